@@ -85,45 +85,45 @@ const (
 // NodeClient is a client for the holdfast.v1.Node service.
 type NodeClient interface {
 	// Status says whether the cluster serves and what is wrong.
-	Status(context.Context, *connect.Request[holdfastv1.StatusRequest]) (*connect.Response[holdfastv1.StatusResponse], error)
+	Status(context.Context, *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error)
 	// GetConfig returns the configuration in force.
-	GetConfig(context.Context, *connect.Request[holdfastv1.GetConfigRequest]) (*connect.Response[holdfastv1.GetConfigResponse], error)
+	GetConfig(context.Context, *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error)
 	// ApplyConfig replaces the configuration with a whole file. Faults are answered, not raised as an error.
-	ApplyConfig(context.Context, *connect.Request[holdfastv1.ApplyConfigRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	ApplyConfig(context.Context, *holdfastv1.ApplyConfigRequest) (*holdfastv1.ChangeResult, error)
 	// Modify changes one object of the configuration by settings.
-	Modify(context.Context, *connect.Request[holdfastv1.ModifyRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	Modify(context.Context, *holdfastv1.ModifyRequest) (*holdfastv1.ChangeResult, error)
 	// ListInterfaces says which node holds which service and pool address, and since when.
-	ListInterfaces(context.Context, *connect.Request[holdfastv1.ListInterfacesRequest]) (*connect.Response[holdfastv1.ListInterfacesResponse], error)
+	ListInterfaces(context.Context, *holdfastv1.ListInterfacesRequest) (*holdfastv1.ListInterfacesResponse, error)
 	// PoolStatus says for each node and each address of pools why it is in or out of the answers.
-	PoolStatus(context.Context, *connect.Request[holdfastv1.PoolStatusRequest]) (*connect.Response[holdfastv1.PoolStatusResponse], error)
+	PoolStatus(context.Context, *holdfastv1.PoolStatusRequest) (*holdfastv1.PoolStatusResponse, error)
 	// RebalancePool moves pool addresses so that they are even again.
-	RebalancePool(context.Context, *connect.Request[holdfastv1.RebalancePoolRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	RebalancePool(context.Context, *holdfastv1.RebalancePoolRequest) (*holdfastv1.ChangeResult, error)
 	// RebalanceServiceAddresses evens out a subnet's service addresses, one at a time.
-	RebalanceServiceAddresses(context.Context, *connect.Request[holdfastv1.RebalanceServiceAddressesRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	RebalanceServiceAddresses(context.Context, *holdfastv1.RebalanceServiceAddressesRequest) (*holdfastv1.ChangeResult, error)
 	// SuspendNodes takes nodes out of a pool's answers; connections stay.
-	SuspendNodes(context.Context, *connect.Request[holdfastv1.SuspendNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	SuspendNodes(context.Context, *holdfastv1.SuspendNodesRequest) (*holdfastv1.ChangeResult, error)
 	// ResumeNodes puts suspended nodes back into a pool's answers.
-	ResumeNodes(context.Context, *connect.Request[holdfastv1.ResumeNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	ResumeNodes(context.Context, *holdfastv1.ResumeNodesRequest) (*holdfastv1.ChangeResult, error)
 	// DrainNode moves everything off a node, in planned moves, and keeps it out.
-	DrainNode(context.Context, *connect.Request[holdfastv1.DrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	DrainNode(context.Context, *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error)
 	// UndrainNode ends a drain.
-	UndrainNode(context.Context, *connect.Request[holdfastv1.UndrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	UndrainNode(context.Context, *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error)
 	// PinAddress keeps an address on one member interface.
-	PinAddress(context.Context, *connect.Request[holdfastv1.PinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	PinAddress(context.Context, *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error)
 	// UnpinAddress ends a pin.
-	UnpinAddress(context.Context, *connect.Request[holdfastv1.UnpinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	UnpinAddress(context.Context, *holdfastv1.UnpinAddressRequest) (*holdfastv1.ChangeResult, error)
 	// PoolSize says how evenly a number of addresses carries the loss of one and of two nodes.
-	PoolSize(context.Context, *connect.Request[holdfastv1.PoolSizeRequest]) (*connect.Response[holdfastv1.PoolSizeResponse], error)
+	PoolSize(context.Context, *holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error)
 	// PlanDown shows the plan on record for the death of nodes.
-	PlanDown(context.Context, *connect.Request[holdfastv1.PlanDownRequest]) (*connect.Response[holdfastv1.PlanDownResponse], error)
+	PlanDown(context.Context, *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error)
 	// Delegation prints the records to paste into the site's DNS.
-	Delegation(context.Context, *connect.Request[holdfastv1.DelegationRequest]) (*connect.Response[holdfastv1.DelegationResponse], error)
+	Delegation(context.Context, *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error)
 	// Explain says why: for a name, an address, a node or a pool.
-	Explain(context.Context, *connect.Request[holdfastv1.ExplainRequest]) (*connect.Response[holdfastv1.ExplainResponse], error)
+	Explain(context.Context, *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error)
 	// Events streams what happened, oldest first, and with follow what happens.
-	Events(context.Context, *connect.Request[holdfastv1.EventsRequest]) (*connect.ServerStreamForClient[holdfastv1.Event], error)
+	Events(context.Context, *holdfastv1.EventsRequest) (*connect.ServerStreamForClient[holdfastv1.Event], error)
 	// Top streams the load of every node, one message each interval.
-	Top(context.Context, *connect.Request[holdfastv1.TopRequest]) (*connect.ServerStreamForClient[holdfastv1.TopSample], error)
+	Top(context.Context, *holdfastv1.TopRequest) (*connect.ServerStreamForClient[holdfastv1.TopSample], error)
 }
 
 // NewNodeClient constructs a client for the holdfast.v1.Node service. By default, it uses the
@@ -285,147 +285,219 @@ type nodeClient struct {
 }
 
 // Status calls holdfast.v1.Node.Status.
-func (c *nodeClient) Status(ctx context.Context, req *connect.Request[holdfastv1.StatusRequest]) (*connect.Response[holdfastv1.StatusResponse], error) {
-	return c.status.CallUnary(ctx, req)
+func (c *nodeClient) Status(ctx context.Context, req *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error) {
+	response, err := c.status.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetConfig calls holdfast.v1.Node.GetConfig.
-func (c *nodeClient) GetConfig(ctx context.Context, req *connect.Request[holdfastv1.GetConfigRequest]) (*connect.Response[holdfastv1.GetConfigResponse], error) {
-	return c.getConfig.CallUnary(ctx, req)
+func (c *nodeClient) GetConfig(ctx context.Context, req *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error) {
+	response, err := c.getConfig.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ApplyConfig calls holdfast.v1.Node.ApplyConfig.
-func (c *nodeClient) ApplyConfig(ctx context.Context, req *connect.Request[holdfastv1.ApplyConfigRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.applyConfig.CallUnary(ctx, req)
+func (c *nodeClient) ApplyConfig(ctx context.Context, req *holdfastv1.ApplyConfigRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.applyConfig.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Modify calls holdfast.v1.Node.Modify.
-func (c *nodeClient) Modify(ctx context.Context, req *connect.Request[holdfastv1.ModifyRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.modify.CallUnary(ctx, req)
+func (c *nodeClient) Modify(ctx context.Context, req *holdfastv1.ModifyRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.modify.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListInterfaces calls holdfast.v1.Node.ListInterfaces.
-func (c *nodeClient) ListInterfaces(ctx context.Context, req *connect.Request[holdfastv1.ListInterfacesRequest]) (*connect.Response[holdfastv1.ListInterfacesResponse], error) {
-	return c.listInterfaces.CallUnary(ctx, req)
+func (c *nodeClient) ListInterfaces(ctx context.Context, req *holdfastv1.ListInterfacesRequest) (*holdfastv1.ListInterfacesResponse, error) {
+	response, err := c.listInterfaces.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PoolStatus calls holdfast.v1.Node.PoolStatus.
-func (c *nodeClient) PoolStatus(ctx context.Context, req *connect.Request[holdfastv1.PoolStatusRequest]) (*connect.Response[holdfastv1.PoolStatusResponse], error) {
-	return c.poolStatus.CallUnary(ctx, req)
+func (c *nodeClient) PoolStatus(ctx context.Context, req *holdfastv1.PoolStatusRequest) (*holdfastv1.PoolStatusResponse, error) {
+	response, err := c.poolStatus.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RebalancePool calls holdfast.v1.Node.RebalancePool.
-func (c *nodeClient) RebalancePool(ctx context.Context, req *connect.Request[holdfastv1.RebalancePoolRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.rebalancePool.CallUnary(ctx, req)
+func (c *nodeClient) RebalancePool(ctx context.Context, req *holdfastv1.RebalancePoolRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.rebalancePool.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RebalanceServiceAddresses calls holdfast.v1.Node.RebalanceServiceAddresses.
-func (c *nodeClient) RebalanceServiceAddresses(ctx context.Context, req *connect.Request[holdfastv1.RebalanceServiceAddressesRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.rebalanceServiceAddresses.CallUnary(ctx, req)
+func (c *nodeClient) RebalanceServiceAddresses(ctx context.Context, req *holdfastv1.RebalanceServiceAddressesRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.rebalanceServiceAddresses.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SuspendNodes calls holdfast.v1.Node.SuspendNodes.
-func (c *nodeClient) SuspendNodes(ctx context.Context, req *connect.Request[holdfastv1.SuspendNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.suspendNodes.CallUnary(ctx, req)
+func (c *nodeClient) SuspendNodes(ctx context.Context, req *holdfastv1.SuspendNodesRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.suspendNodes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ResumeNodes calls holdfast.v1.Node.ResumeNodes.
-func (c *nodeClient) ResumeNodes(ctx context.Context, req *connect.Request[holdfastv1.ResumeNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.resumeNodes.CallUnary(ctx, req)
+func (c *nodeClient) ResumeNodes(ctx context.Context, req *holdfastv1.ResumeNodesRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.resumeNodes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DrainNode calls holdfast.v1.Node.DrainNode.
-func (c *nodeClient) DrainNode(ctx context.Context, req *connect.Request[holdfastv1.DrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.drainNode.CallUnary(ctx, req)
+func (c *nodeClient) DrainNode(ctx context.Context, req *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.drainNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UndrainNode calls holdfast.v1.Node.UndrainNode.
-func (c *nodeClient) UndrainNode(ctx context.Context, req *connect.Request[holdfastv1.UndrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.undrainNode.CallUnary(ctx, req)
+func (c *nodeClient) UndrainNode(ctx context.Context, req *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.undrainNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PinAddress calls holdfast.v1.Node.PinAddress.
-func (c *nodeClient) PinAddress(ctx context.Context, req *connect.Request[holdfastv1.PinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.pinAddress.CallUnary(ctx, req)
+func (c *nodeClient) PinAddress(ctx context.Context, req *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.pinAddress.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UnpinAddress calls holdfast.v1.Node.UnpinAddress.
-func (c *nodeClient) UnpinAddress(ctx context.Context, req *connect.Request[holdfastv1.UnpinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
-	return c.unpinAddress.CallUnary(ctx, req)
+func (c *nodeClient) UnpinAddress(ctx context.Context, req *holdfastv1.UnpinAddressRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.unpinAddress.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PoolSize calls holdfast.v1.Node.PoolSize.
-func (c *nodeClient) PoolSize(ctx context.Context, req *connect.Request[holdfastv1.PoolSizeRequest]) (*connect.Response[holdfastv1.PoolSizeResponse], error) {
-	return c.poolSize.CallUnary(ctx, req)
+func (c *nodeClient) PoolSize(ctx context.Context, req *holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error) {
+	response, err := c.poolSize.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PlanDown calls holdfast.v1.Node.PlanDown.
-func (c *nodeClient) PlanDown(ctx context.Context, req *connect.Request[holdfastv1.PlanDownRequest]) (*connect.Response[holdfastv1.PlanDownResponse], error) {
-	return c.planDown.CallUnary(ctx, req)
+func (c *nodeClient) PlanDown(ctx context.Context, req *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error) {
+	response, err := c.planDown.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Delegation calls holdfast.v1.Node.Delegation.
-func (c *nodeClient) Delegation(ctx context.Context, req *connect.Request[holdfastv1.DelegationRequest]) (*connect.Response[holdfastv1.DelegationResponse], error) {
-	return c.delegation.CallUnary(ctx, req)
+func (c *nodeClient) Delegation(ctx context.Context, req *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error) {
+	response, err := c.delegation.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Explain calls holdfast.v1.Node.Explain.
-func (c *nodeClient) Explain(ctx context.Context, req *connect.Request[holdfastv1.ExplainRequest]) (*connect.Response[holdfastv1.ExplainResponse], error) {
-	return c.explain.CallUnary(ctx, req)
+func (c *nodeClient) Explain(ctx context.Context, req *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
+	response, err := c.explain.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Events calls holdfast.v1.Node.Events.
-func (c *nodeClient) Events(ctx context.Context, req *connect.Request[holdfastv1.EventsRequest]) (*connect.ServerStreamForClient[holdfastv1.Event], error) {
-	return c.events.CallServerStream(ctx, req)
+func (c *nodeClient) Events(ctx context.Context, req *holdfastv1.EventsRequest) (*connect.ServerStreamForClient[holdfastv1.Event], error) {
+	return c.events.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Top calls holdfast.v1.Node.Top.
-func (c *nodeClient) Top(ctx context.Context, req *connect.Request[holdfastv1.TopRequest]) (*connect.ServerStreamForClient[holdfastv1.TopSample], error) {
-	return c.top.CallServerStream(ctx, req)
+func (c *nodeClient) Top(ctx context.Context, req *holdfastv1.TopRequest) (*connect.ServerStreamForClient[holdfastv1.TopSample], error) {
+	return c.top.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // NodeHandler is an implementation of the holdfast.v1.Node service.
 type NodeHandler interface {
 	// Status says whether the cluster serves and what is wrong.
-	Status(context.Context, *connect.Request[holdfastv1.StatusRequest]) (*connect.Response[holdfastv1.StatusResponse], error)
+	Status(context.Context, *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error)
 	// GetConfig returns the configuration in force.
-	GetConfig(context.Context, *connect.Request[holdfastv1.GetConfigRequest]) (*connect.Response[holdfastv1.GetConfigResponse], error)
+	GetConfig(context.Context, *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error)
 	// ApplyConfig replaces the configuration with a whole file. Faults are answered, not raised as an error.
-	ApplyConfig(context.Context, *connect.Request[holdfastv1.ApplyConfigRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	ApplyConfig(context.Context, *holdfastv1.ApplyConfigRequest) (*holdfastv1.ChangeResult, error)
 	// Modify changes one object of the configuration by settings.
-	Modify(context.Context, *connect.Request[holdfastv1.ModifyRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	Modify(context.Context, *holdfastv1.ModifyRequest) (*holdfastv1.ChangeResult, error)
 	// ListInterfaces says which node holds which service and pool address, and since when.
-	ListInterfaces(context.Context, *connect.Request[holdfastv1.ListInterfacesRequest]) (*connect.Response[holdfastv1.ListInterfacesResponse], error)
+	ListInterfaces(context.Context, *holdfastv1.ListInterfacesRequest) (*holdfastv1.ListInterfacesResponse, error)
 	// PoolStatus says for each node and each address of pools why it is in or out of the answers.
-	PoolStatus(context.Context, *connect.Request[holdfastv1.PoolStatusRequest]) (*connect.Response[holdfastv1.PoolStatusResponse], error)
+	PoolStatus(context.Context, *holdfastv1.PoolStatusRequest) (*holdfastv1.PoolStatusResponse, error)
 	// RebalancePool moves pool addresses so that they are even again.
-	RebalancePool(context.Context, *connect.Request[holdfastv1.RebalancePoolRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	RebalancePool(context.Context, *holdfastv1.RebalancePoolRequest) (*holdfastv1.ChangeResult, error)
 	// RebalanceServiceAddresses evens out a subnet's service addresses, one at a time.
-	RebalanceServiceAddresses(context.Context, *connect.Request[holdfastv1.RebalanceServiceAddressesRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	RebalanceServiceAddresses(context.Context, *holdfastv1.RebalanceServiceAddressesRequest) (*holdfastv1.ChangeResult, error)
 	// SuspendNodes takes nodes out of a pool's answers; connections stay.
-	SuspendNodes(context.Context, *connect.Request[holdfastv1.SuspendNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	SuspendNodes(context.Context, *holdfastv1.SuspendNodesRequest) (*holdfastv1.ChangeResult, error)
 	// ResumeNodes puts suspended nodes back into a pool's answers.
-	ResumeNodes(context.Context, *connect.Request[holdfastv1.ResumeNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	ResumeNodes(context.Context, *holdfastv1.ResumeNodesRequest) (*holdfastv1.ChangeResult, error)
 	// DrainNode moves everything off a node, in planned moves, and keeps it out.
-	DrainNode(context.Context, *connect.Request[holdfastv1.DrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	DrainNode(context.Context, *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error)
 	// UndrainNode ends a drain.
-	UndrainNode(context.Context, *connect.Request[holdfastv1.UndrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	UndrainNode(context.Context, *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error)
 	// PinAddress keeps an address on one member interface.
-	PinAddress(context.Context, *connect.Request[holdfastv1.PinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	PinAddress(context.Context, *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error)
 	// UnpinAddress ends a pin.
-	UnpinAddress(context.Context, *connect.Request[holdfastv1.UnpinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error)
+	UnpinAddress(context.Context, *holdfastv1.UnpinAddressRequest) (*holdfastv1.ChangeResult, error)
 	// PoolSize says how evenly a number of addresses carries the loss of one and of two nodes.
-	PoolSize(context.Context, *connect.Request[holdfastv1.PoolSizeRequest]) (*connect.Response[holdfastv1.PoolSizeResponse], error)
+	PoolSize(context.Context, *holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error)
 	// PlanDown shows the plan on record for the death of nodes.
-	PlanDown(context.Context, *connect.Request[holdfastv1.PlanDownRequest]) (*connect.Response[holdfastv1.PlanDownResponse], error)
+	PlanDown(context.Context, *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error)
 	// Delegation prints the records to paste into the site's DNS.
-	Delegation(context.Context, *connect.Request[holdfastv1.DelegationRequest]) (*connect.Response[holdfastv1.DelegationResponse], error)
+	Delegation(context.Context, *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error)
 	// Explain says why: for a name, an address, a node or a pool.
-	Explain(context.Context, *connect.Request[holdfastv1.ExplainRequest]) (*connect.Response[holdfastv1.ExplainResponse], error)
+	Explain(context.Context, *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error)
 	// Events streams what happened, oldest first, and with follow what happens.
-	Events(context.Context, *connect.Request[holdfastv1.EventsRequest], *connect.ServerStream[holdfastv1.Event]) error
+	Events(context.Context, *holdfastv1.EventsRequest, *connect.ServerStream[holdfastv1.Event]) error
 	// Top streams the load of every node, one message each interval.
-	Top(context.Context, *connect.Request[holdfastv1.TopRequest], *connect.ServerStream[holdfastv1.TopSample]) error
+	Top(context.Context, *holdfastv1.TopRequest, *connect.ServerStream[holdfastv1.TopSample]) error
 }
 
 // NewNodeHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -435,121 +507,121 @@ type NodeHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	nodeMethods := holdfastv1.File_holdfast_v1_node_proto.Services().ByName("Node").Methods()
-	nodeStatusHandler := connect.NewUnaryHandler(
+	nodeStatusHandler := connect.NewUnaryHandlerSimple(
 		NodeStatusProcedure,
 		svc.Status,
 		connect.WithSchema(nodeMethods.ByName("Status")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeGetConfigHandler := connect.NewUnaryHandler(
+	nodeGetConfigHandler := connect.NewUnaryHandlerSimple(
 		NodeGetConfigProcedure,
 		svc.GetConfig,
 		connect.WithSchema(nodeMethods.ByName("GetConfig")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeApplyConfigHandler := connect.NewUnaryHandler(
+	nodeApplyConfigHandler := connect.NewUnaryHandlerSimple(
 		NodeApplyConfigProcedure,
 		svc.ApplyConfig,
 		connect.WithSchema(nodeMethods.ByName("ApplyConfig")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeModifyHandler := connect.NewUnaryHandler(
+	nodeModifyHandler := connect.NewUnaryHandlerSimple(
 		NodeModifyProcedure,
 		svc.Modify,
 		connect.WithSchema(nodeMethods.ByName("Modify")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeListInterfacesHandler := connect.NewUnaryHandler(
+	nodeListInterfacesHandler := connect.NewUnaryHandlerSimple(
 		NodeListInterfacesProcedure,
 		svc.ListInterfaces,
 		connect.WithSchema(nodeMethods.ByName("ListInterfaces")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodePoolStatusHandler := connect.NewUnaryHandler(
+	nodePoolStatusHandler := connect.NewUnaryHandlerSimple(
 		NodePoolStatusProcedure,
 		svc.PoolStatus,
 		connect.WithSchema(nodeMethods.ByName("PoolStatus")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeRebalancePoolHandler := connect.NewUnaryHandler(
+	nodeRebalancePoolHandler := connect.NewUnaryHandlerSimple(
 		NodeRebalancePoolProcedure,
 		svc.RebalancePool,
 		connect.WithSchema(nodeMethods.ByName("RebalancePool")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeRebalanceServiceAddressesHandler := connect.NewUnaryHandler(
+	nodeRebalanceServiceAddressesHandler := connect.NewUnaryHandlerSimple(
 		NodeRebalanceServiceAddressesProcedure,
 		svc.RebalanceServiceAddresses,
 		connect.WithSchema(nodeMethods.ByName("RebalanceServiceAddresses")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeSuspendNodesHandler := connect.NewUnaryHandler(
+	nodeSuspendNodesHandler := connect.NewUnaryHandlerSimple(
 		NodeSuspendNodesProcedure,
 		svc.SuspendNodes,
 		connect.WithSchema(nodeMethods.ByName("SuspendNodes")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeResumeNodesHandler := connect.NewUnaryHandler(
+	nodeResumeNodesHandler := connect.NewUnaryHandlerSimple(
 		NodeResumeNodesProcedure,
 		svc.ResumeNodes,
 		connect.WithSchema(nodeMethods.ByName("ResumeNodes")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeDrainNodeHandler := connect.NewUnaryHandler(
+	nodeDrainNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeDrainNodeProcedure,
 		svc.DrainNode,
 		connect.WithSchema(nodeMethods.ByName("DrainNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeUndrainNodeHandler := connect.NewUnaryHandler(
+	nodeUndrainNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeUndrainNodeProcedure,
 		svc.UndrainNode,
 		connect.WithSchema(nodeMethods.ByName("UndrainNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodePinAddressHandler := connect.NewUnaryHandler(
+	nodePinAddressHandler := connect.NewUnaryHandlerSimple(
 		NodePinAddressProcedure,
 		svc.PinAddress,
 		connect.WithSchema(nodeMethods.ByName("PinAddress")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeUnpinAddressHandler := connect.NewUnaryHandler(
+	nodeUnpinAddressHandler := connect.NewUnaryHandlerSimple(
 		NodeUnpinAddressProcedure,
 		svc.UnpinAddress,
 		connect.WithSchema(nodeMethods.ByName("UnpinAddress")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodePoolSizeHandler := connect.NewUnaryHandler(
+	nodePoolSizeHandler := connect.NewUnaryHandlerSimple(
 		NodePoolSizeProcedure,
 		svc.PoolSize,
 		connect.WithSchema(nodeMethods.ByName("PoolSize")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodePlanDownHandler := connect.NewUnaryHandler(
+	nodePlanDownHandler := connect.NewUnaryHandlerSimple(
 		NodePlanDownProcedure,
 		svc.PlanDown,
 		connect.WithSchema(nodeMethods.ByName("PlanDown")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeDelegationHandler := connect.NewUnaryHandler(
+	nodeDelegationHandler := connect.NewUnaryHandlerSimple(
 		NodeDelegationProcedure,
 		svc.Delegation,
 		connect.WithSchema(nodeMethods.ByName("Delegation")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeExplainHandler := connect.NewUnaryHandler(
+	nodeExplainHandler := connect.NewUnaryHandlerSimple(
 		NodeExplainProcedure,
 		svc.Explain,
 		connect.WithSchema(nodeMethods.ByName("Explain")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeEventsHandler := connect.NewServerStreamHandler(
+	nodeEventsHandler := connect.NewServerStreamHandlerSimple(
 		NodeEventsProcedure,
 		svc.Events,
 		connect.WithSchema(nodeMethods.ByName("Events")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeTopHandler := connect.NewServerStreamHandler(
+	nodeTopHandler := connect.NewServerStreamHandlerSimple(
 		NodeTopProcedure,
 		svc.Top,
 		connect.WithSchema(nodeMethods.ByName("Top")),
@@ -606,82 +678,82 @@ func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, htt
 // UnimplementedNodeHandler returns CodeUnimplemented from all methods.
 type UnimplementedNodeHandler struct{}
 
-func (UnimplementedNodeHandler) Status(context.Context, *connect.Request[holdfastv1.StatusRequest]) (*connect.Response[holdfastv1.StatusResponse], error) {
+func (UnimplementedNodeHandler) Status(context.Context, *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Status is not implemented"))
 }
 
-func (UnimplementedNodeHandler) GetConfig(context.Context, *connect.Request[holdfastv1.GetConfigRequest]) (*connect.Response[holdfastv1.GetConfigResponse], error) {
+func (UnimplementedNodeHandler) GetConfig(context.Context, *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.GetConfig is not implemented"))
 }
 
-func (UnimplementedNodeHandler) ApplyConfig(context.Context, *connect.Request[holdfastv1.ApplyConfigRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) ApplyConfig(context.Context, *holdfastv1.ApplyConfigRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.ApplyConfig is not implemented"))
 }
 
-func (UnimplementedNodeHandler) Modify(context.Context, *connect.Request[holdfastv1.ModifyRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) Modify(context.Context, *holdfastv1.ModifyRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Modify is not implemented"))
 }
 
-func (UnimplementedNodeHandler) ListInterfaces(context.Context, *connect.Request[holdfastv1.ListInterfacesRequest]) (*connect.Response[holdfastv1.ListInterfacesResponse], error) {
+func (UnimplementedNodeHandler) ListInterfaces(context.Context, *holdfastv1.ListInterfacesRequest) (*holdfastv1.ListInterfacesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.ListInterfaces is not implemented"))
 }
 
-func (UnimplementedNodeHandler) PoolStatus(context.Context, *connect.Request[holdfastv1.PoolStatusRequest]) (*connect.Response[holdfastv1.PoolStatusResponse], error) {
+func (UnimplementedNodeHandler) PoolStatus(context.Context, *holdfastv1.PoolStatusRequest) (*holdfastv1.PoolStatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.PoolStatus is not implemented"))
 }
 
-func (UnimplementedNodeHandler) RebalancePool(context.Context, *connect.Request[holdfastv1.RebalancePoolRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) RebalancePool(context.Context, *holdfastv1.RebalancePoolRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.RebalancePool is not implemented"))
 }
 
-func (UnimplementedNodeHandler) RebalanceServiceAddresses(context.Context, *connect.Request[holdfastv1.RebalanceServiceAddressesRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) RebalanceServiceAddresses(context.Context, *holdfastv1.RebalanceServiceAddressesRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.RebalanceServiceAddresses is not implemented"))
 }
 
-func (UnimplementedNodeHandler) SuspendNodes(context.Context, *connect.Request[holdfastv1.SuspendNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) SuspendNodes(context.Context, *holdfastv1.SuspendNodesRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.SuspendNodes is not implemented"))
 }
 
-func (UnimplementedNodeHandler) ResumeNodes(context.Context, *connect.Request[holdfastv1.ResumeNodesRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) ResumeNodes(context.Context, *holdfastv1.ResumeNodesRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.ResumeNodes is not implemented"))
 }
 
-func (UnimplementedNodeHandler) DrainNode(context.Context, *connect.Request[holdfastv1.DrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) DrainNode(context.Context, *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.DrainNode is not implemented"))
 }
 
-func (UnimplementedNodeHandler) UndrainNode(context.Context, *connect.Request[holdfastv1.UndrainNodeRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) UndrainNode(context.Context, *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.UndrainNode is not implemented"))
 }
 
-func (UnimplementedNodeHandler) PinAddress(context.Context, *connect.Request[holdfastv1.PinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) PinAddress(context.Context, *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.PinAddress is not implemented"))
 }
 
-func (UnimplementedNodeHandler) UnpinAddress(context.Context, *connect.Request[holdfastv1.UnpinAddressRequest]) (*connect.Response[holdfastv1.ChangeResult], error) {
+func (UnimplementedNodeHandler) UnpinAddress(context.Context, *holdfastv1.UnpinAddressRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.UnpinAddress is not implemented"))
 }
 
-func (UnimplementedNodeHandler) PoolSize(context.Context, *connect.Request[holdfastv1.PoolSizeRequest]) (*connect.Response[holdfastv1.PoolSizeResponse], error) {
+func (UnimplementedNodeHandler) PoolSize(context.Context, *holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.PoolSize is not implemented"))
 }
 
-func (UnimplementedNodeHandler) PlanDown(context.Context, *connect.Request[holdfastv1.PlanDownRequest]) (*connect.Response[holdfastv1.PlanDownResponse], error) {
+func (UnimplementedNodeHandler) PlanDown(context.Context, *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.PlanDown is not implemented"))
 }
 
-func (UnimplementedNodeHandler) Delegation(context.Context, *connect.Request[holdfastv1.DelegationRequest]) (*connect.Response[holdfastv1.DelegationResponse], error) {
+func (UnimplementedNodeHandler) Delegation(context.Context, *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Delegation is not implemented"))
 }
 
-func (UnimplementedNodeHandler) Explain(context.Context, *connect.Request[holdfastv1.ExplainRequest]) (*connect.Response[holdfastv1.ExplainResponse], error) {
+func (UnimplementedNodeHandler) Explain(context.Context, *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Explain is not implemented"))
 }
 
-func (UnimplementedNodeHandler) Events(context.Context, *connect.Request[holdfastv1.EventsRequest], *connect.ServerStream[holdfastv1.Event]) error {
+func (UnimplementedNodeHandler) Events(context.Context, *holdfastv1.EventsRequest, *connect.ServerStream[holdfastv1.Event]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Events is not implemented"))
 }
 
-func (UnimplementedNodeHandler) Top(context.Context, *connect.Request[holdfastv1.TopRequest], *connect.ServerStream[holdfastv1.TopSample]) error {
+func (UnimplementedNodeHandler) Top(context.Context, *holdfastv1.TopRequest, *connect.ServerStream[holdfastv1.TopSample]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Top is not implemented"))
 }

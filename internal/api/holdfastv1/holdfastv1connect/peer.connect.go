@@ -52,15 +52,15 @@ const (
 // PeerClient is a client for the holdfast.v1.Peer service.
 type PeerClient interface {
 	// Sample hands over one measurement of the caller's load.
-	Sample(context.Context, *connect.Request[holdfastv1.SampleRequest]) (*connect.Response[holdfastv1.SampleResponse], error)
+	Sample(context.Context, *holdfastv1.SampleRequest) (*holdfastv1.SampleResponse, error)
 	// Answered tells another holder of service addresses which nodes the caller has given out.
-	Answered(context.Context, *connect.Request[holdfastv1.AnsweredRequest]) (*connect.Response[holdfastv1.AnsweredResponse], error)
+	Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error)
 	// Acknowledge asks an observer to acknowledge the caller.
-	Acknowledge(context.Context, *connect.Request[holdfastv1.AcknowledgeRequest]) (*connect.Response[holdfastv1.AcknowledgeResponse], error)
+	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
 	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
-	Confirm(context.Context, *connect.Request[holdfastv1.ConfirmRequest]) (*connect.Response[holdfastv1.ConfirmResponse], error)
+	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
-	Hook(context.Context, *connect.Request[holdfastv1.HookRequest]) (*connect.Response[holdfastv1.HookResponse], error)
+	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 }
 
 // NewPeerClient constructs a client for the holdfast.v1.Peer service. By default, it uses the
@@ -117,42 +117,62 @@ type peerClient struct {
 }
 
 // Sample calls holdfast.v1.Peer.Sample.
-func (c *peerClient) Sample(ctx context.Context, req *connect.Request[holdfastv1.SampleRequest]) (*connect.Response[holdfastv1.SampleResponse], error) {
-	return c.sample.CallUnary(ctx, req)
+func (c *peerClient) Sample(ctx context.Context, req *holdfastv1.SampleRequest) (*holdfastv1.SampleResponse, error) {
+	response, err := c.sample.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Answered calls holdfast.v1.Peer.Answered.
-func (c *peerClient) Answered(ctx context.Context, req *connect.Request[holdfastv1.AnsweredRequest]) (*connect.Response[holdfastv1.AnsweredResponse], error) {
-	return c.answered.CallUnary(ctx, req)
+func (c *peerClient) Answered(ctx context.Context, req *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error) {
+	response, err := c.answered.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Acknowledge calls holdfast.v1.Peer.Acknowledge.
-func (c *peerClient) Acknowledge(ctx context.Context, req *connect.Request[holdfastv1.AcknowledgeRequest]) (*connect.Response[holdfastv1.AcknowledgeResponse], error) {
-	return c.acknowledge.CallUnary(ctx, req)
+func (c *peerClient) Acknowledge(ctx context.Context, req *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error) {
+	response, err := c.acknowledge.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Confirm calls holdfast.v1.Peer.Confirm.
-func (c *peerClient) Confirm(ctx context.Context, req *connect.Request[holdfastv1.ConfirmRequest]) (*connect.Response[holdfastv1.ConfirmResponse], error) {
-	return c.confirm.CallUnary(ctx, req)
+func (c *peerClient) Confirm(ctx context.Context, req *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error) {
+	response, err := c.confirm.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Hook calls holdfast.v1.Peer.Hook.
-func (c *peerClient) Hook(ctx context.Context, req *connect.Request[holdfastv1.HookRequest]) (*connect.Response[holdfastv1.HookResponse], error) {
-	return c.hook.CallUnary(ctx, req)
+func (c *peerClient) Hook(ctx context.Context, req *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {
+	response, err := c.hook.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PeerHandler is an implementation of the holdfast.v1.Peer service.
 type PeerHandler interface {
 	// Sample hands over one measurement of the caller's load.
-	Sample(context.Context, *connect.Request[holdfastv1.SampleRequest]) (*connect.Response[holdfastv1.SampleResponse], error)
+	Sample(context.Context, *holdfastv1.SampleRequest) (*holdfastv1.SampleResponse, error)
 	// Answered tells another holder of service addresses which nodes the caller has given out.
-	Answered(context.Context, *connect.Request[holdfastv1.AnsweredRequest]) (*connect.Response[holdfastv1.AnsweredResponse], error)
+	Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error)
 	// Acknowledge asks an observer to acknowledge the caller.
-	Acknowledge(context.Context, *connect.Request[holdfastv1.AcknowledgeRequest]) (*connect.Response[holdfastv1.AcknowledgeResponse], error)
+	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
 	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
-	Confirm(context.Context, *connect.Request[holdfastv1.ConfirmRequest]) (*connect.Response[holdfastv1.ConfirmResponse], error)
+	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
-	Hook(context.Context, *connect.Request[holdfastv1.HookRequest]) (*connect.Response[holdfastv1.HookResponse], error)
+	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 }
 
 // NewPeerHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -162,31 +182,31 @@ type PeerHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	peerMethods := holdfastv1.File_holdfast_v1_peer_proto.Services().ByName("Peer").Methods()
-	peerSampleHandler := connect.NewUnaryHandler(
+	peerSampleHandler := connect.NewUnaryHandlerSimple(
 		PeerSampleProcedure,
 		svc.Sample,
 		connect.WithSchema(peerMethods.ByName("Sample")),
 		connect.WithHandlerOptions(opts...),
 	)
-	peerAnsweredHandler := connect.NewUnaryHandler(
+	peerAnsweredHandler := connect.NewUnaryHandlerSimple(
 		PeerAnsweredProcedure,
 		svc.Answered,
 		connect.WithSchema(peerMethods.ByName("Answered")),
 		connect.WithHandlerOptions(opts...),
 	)
-	peerAcknowledgeHandler := connect.NewUnaryHandler(
+	peerAcknowledgeHandler := connect.NewUnaryHandlerSimple(
 		PeerAcknowledgeProcedure,
 		svc.Acknowledge,
 		connect.WithSchema(peerMethods.ByName("Acknowledge")),
 		connect.WithHandlerOptions(opts...),
 	)
-	peerConfirmHandler := connect.NewUnaryHandler(
+	peerConfirmHandler := connect.NewUnaryHandlerSimple(
 		PeerConfirmProcedure,
 		svc.Confirm,
 		connect.WithSchema(peerMethods.ByName("Confirm")),
 		connect.WithHandlerOptions(opts...),
 	)
-	peerHookHandler := connect.NewUnaryHandler(
+	peerHookHandler := connect.NewUnaryHandlerSimple(
 		PeerHookProcedure,
 		svc.Hook,
 		connect.WithSchema(peerMethods.ByName("Hook")),
@@ -213,22 +233,22 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 // UnimplementedPeerHandler returns CodeUnimplemented from all methods.
 type UnimplementedPeerHandler struct{}
 
-func (UnimplementedPeerHandler) Sample(context.Context, *connect.Request[holdfastv1.SampleRequest]) (*connect.Response[holdfastv1.SampleResponse], error) {
+func (UnimplementedPeerHandler) Sample(context.Context, *holdfastv1.SampleRequest) (*holdfastv1.SampleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Sample is not implemented"))
 }
 
-func (UnimplementedPeerHandler) Answered(context.Context, *connect.Request[holdfastv1.AnsweredRequest]) (*connect.Response[holdfastv1.AnsweredResponse], error) {
+func (UnimplementedPeerHandler) Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Answered is not implemented"))
 }
 
-func (UnimplementedPeerHandler) Acknowledge(context.Context, *connect.Request[holdfastv1.AcknowledgeRequest]) (*connect.Response[holdfastv1.AcknowledgeResponse], error) {
+func (UnimplementedPeerHandler) Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Acknowledge is not implemented"))
 }
 
-func (UnimplementedPeerHandler) Confirm(context.Context, *connect.Request[holdfastv1.ConfirmRequest]) (*connect.Response[holdfastv1.ConfirmResponse], error) {
+func (UnimplementedPeerHandler) Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Confirm is not implemented"))
 }
 
-func (UnimplementedPeerHandler) Hook(context.Context, *connect.Request[holdfastv1.HookRequest]) (*connect.Response[holdfastv1.HookResponse], error) {
+func (UnimplementedPeerHandler) Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Hook is not implemented"))
 }
