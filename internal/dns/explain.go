@@ -1,0 +1,174 @@
+package dns
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/placement"
+)
+
+// Explain returns what the next question for a name and type would be answered, among which nodes and why, without
+// changing what comes next. For a pool whose service addresses rotate independently it explains the lowest one that has
+// answered here. An error says that the name is in no zone of the view.
+func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (placement.Decision, error) {
+	z := a.zones.Load()
+	subject := strings.TrimSuffix(name, ".") + " " + strings.TrimPrefix(qtype.String(), "Type")
+	if !z.ready {
+		return placement.Decision{Subject: subject, At: now,
+			Reason: "SERVFAIL: this node has not yet had its first full view of configuration and load"}, nil
+	}
+	wire, err := encodeName(name)
+	if err != nil {
+		return placement.Decision{}, fmt.Errorf("explaining an answer: %w", err)
+	}
+	var q query
+	q.load(wire)
+	e, missing := z.find(&q)
+	d := placement.Decision{Subject: subject, At: now}
+	switch {
+	case e == nil:
+		return placement.Decision{}, fmt.Errorf("explaining an answer: %s is in no zone answered here (there are: %s); it would be REFUSED",
+			name, strings.Join(z.apexes, ", "))
+	case missing:
+		d.Reason = fmt.Sprintf("NXDOMAIN: the name does not exist in zone %v, which has no wildcard there", e.zone.name)
+	case qtype == dnsmessage.TypeA && e.v4 != nil:
+		e.v4.explain(&d, now)
+	case qtype == dnsmessage.TypeAAAA && e.v6 != nil:
+		e.v6.explain(&d, now)
+	default:
+		d.Reason = e.explain(qtype)
+	}
+	return d, nil
+}
+
+// load makes q ask for a name.
+func (q *query) load(name wireName) {
+	q.parts = 0
+	off := 0
+	for name[off] != 0 {
+		q.labels[q.parts] = uint8(off)
+		q.parts++
+		off += 1 + int(name[off])
+	}
+	q.labels[q.parts] = uint8(off)
+	q.nameLen = copy(q.lowered[:], name)
+}
+
+// explain says what a name without a pool for the type answers.
+func (e *entry) explain(qtype dnsmessage.Type) string {
+	fixed := e.fixed4
+	if qtype == dnsmessage.TypeAAAA {
+		fixed = e.fixed6
+	}
+	switch {
+	case (qtype == dnsmessage.TypeA || qtype == dnsmessage.TypeAAAA) && len(fixed) > 0:
+		return fmt.Sprintf("the service addresses %s", joinAddresses(fixed))
+	case qtype == dnsmessage.TypeNS && e.apex && len(e.zone.server) > 0:
+		return fmt.Sprintf("the service name %v", e.zone.server)
+	case qtype == dnsmessage.TypeSOA && e.apex:
+		return "the zone's SOA"
+	case qtype == dnsmessage.TypeALL && e.exists():
+		return "a minimal HINFO (RFC 8482)"
+	}
+	if rcode := transferOrMeta(qtype); rcode != dnsmessage.RCodeSuccess {
+		return fmt.Sprintf("%s: the type is not answered", strings.ToUpper(rcodeNames[rcode]))
+	}
+	return "NODATA: the name exists and has no record of the type"
+}
+
+func joinAddresses(list []netip.Addr) string {
+	var b strings.Builder
+	for i, a := range list {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(a.String())
+	}
+	return b.String()
+}
+
+// explain fills d with the pool's next pick. Chosen is the address and its node.
+func (p *pool) explain(d *placement.Decision, now time.Time) {
+	subject := d.Subject
+	if p.usable == 0 {
+		*d = p.explainNone(now)
+		d.Subject = subject
+		return
+	}
+	if p.Affinity == cluster.AffinityPrefix {
+		for _, c := range p.choices {
+			if c.Eligible {
+				d.Among = append(d.Among, placement.Considered{Name: c.Name, Weight: c.Weight})
+			} else {
+				d.LeftOut = append(d.LeftOut, placement.Excluded{Name: c.Name, Reason: c.Why})
+			}
+		}
+		d.Reason = "client affinity is on: each client prefix (/24 of IPv4, /56 of IPv6) keeps one of these nodes, by its hash"
+		return
+	}
+	t := p.explainedTurn()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*d = t.rotation.Explain(p.Policy, p.choices, now)
+	d.Subject = subject
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.Name == d.Chosen && p.choices[i].Eligible {
+			address := n.Addresses[t.next[n.LNN]%uint32(len(n.Addresses))]
+			d.Chosen = fmt.Sprintf("%v (%s)", address, n.Name)
+			if len(n.Addresses) > 1 {
+				d.Reason += fmt.Sprintf("; of its %d addresses %v is next", len(n.Addresses), address)
+			}
+			break
+		}
+	}
+}
+
+// explainedTurn is the turn that an explanation is about.
+func (p *pool) explainedTurn() *turn {
+	s := p.state
+	if p.Rotation != cluster.RotationIndependent {
+		return &s.shared
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var lowest netip.Addr
+	for service := range s.apart {
+		if !lowest.IsValid() || service.Less(lowest) {
+			lowest = service
+		}
+	}
+	if t := s.apart[lowest]; t != nil {
+		return t
+	}
+	return &turn{}
+}
+
+// explainNone says what a pool without an eligible node answers.
+func (p *pool) explainNone(now time.Time) placement.Decision {
+	d := placement.Decision{At: now}
+	for _, c := range p.choices {
+		d.LeftOut = append(d.LeftOut, placement.Excluded{Name: c.Name, Reason: c.Why})
+	}
+	what := "SERVFAIL"
+	switch p.OnNone {
+	case cluster.OnNoneAll:
+		what = "all addresses of the pool"
+		if len(p.everyAddress()) == 0 {
+			what = "SERVFAIL, as nobody holds an address"
+		}
+	case cluster.OnNoneNoData:
+		what = "NODATA"
+	}
+	setting := p.OnNone
+	if setting == "" {
+		setting = cluster.OnNoneServFail
+	}
+	d.Reason = fmt.Sprintf("no node of pool %v may be given; on-none is %s: %s", p.ID, setting, what)
+	return d
+}

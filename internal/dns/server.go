@@ -1,0 +1,241 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/placement"
+	"github.com/holdfast/holdfast/internal/problem"
+)
+
+// shareDelay is how long answers are collected before the other holders are told.
+const shareDelay = 2 * time.Millisecond
+
+// maxPanicLogs bounds how many panics are written to the log; all are counted.
+const maxPanicLogs = 10
+
+// Options configure a Server. The zero value is complete.
+type Options struct {
+	Logger     *slog.Logger          // default: none
+	Registerer prometheus.Registerer // default: metrics are counted and not shown
+	Board      *problem.Board        // default: a board that nobody reads
+	Now        func() time.Time      // default: time.Now
+	// OnAnswered is told which nodes were given out by pools with shared rotation, at most once in 2 ms and never
+	// concurrently; one entry for each pool and node. While it runs, further answers are added up.
+	OnAnswered func([]Answered)
+
+	Port          uint16         // default 53
+	CookieSecrets []CookieSecret // see AnswererOptions
+	RateLimit     RateLimit
+	TCP           TCPLimits
+}
+
+// Server answers over UDP and TCP on service addresses.
+type Server struct {
+	answerer *Answerer
+	log      *slog.Logger
+	board    *problem.Board
+	now      func() time.Time
+	port     uint16
+	metrics  *metrics
+	streams  *streams
+
+	onAnswered func([]Answered)
+	wake       chan struct{} // something is given and not yet shared
+	done       chan struct{} // closed by Close
+	running    sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	listeners map[netip.Addr]*listener
+	empty     map[string]bool // subjects of the problem that a name has no node
+}
+
+// NewServer returns a Server that has no view and listens nowhere. Close it when it is no longer needed.
+func NewServer(o Options) *Server {
+	s := &Server{
+		log: o.Logger, board: o.Board, now: o.Now, port: o.Port, onAnswered: o.OnAnswered,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		listeners: map[netip.Addr]*listener{}, empty: map[string]bool{},
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.board == nil {
+		s.board = &problem.Board{}
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.port == 0 {
+		s.port = 53
+	}
+	a := AnswererOptions{CookieSecrets: o.CookieSecrets, RateLimit: o.RateLimit}
+	if o.OnAnswered != nil {
+		a.Given = s.given
+		s.running.Go(s.share)
+	}
+	s.answerer = NewAnswerer(a)
+	s.metrics = newMetrics(o.Registerer, s.answerer)
+	s.streams = newStreams(o.TCP, s.metrics, s.answer)
+	return s
+}
+
+// Problems that a Server finds.
+var (
+	problemListen = problem.Define(problem.Kind{
+		Code: "dns.listen-failed", Severity: problem.Error,
+		Meaning: "A service address gives no answers from this node, because its DNS port could not be opened.",
+		Remedy: "If another program has the port (see ss -lnp 'sport = :53'), bind it to other addresses; if permission is " +
+			"missing, grant the agent CAP_NET_BIND_SERVICE and CAP_NET_RAW.",
+	})
+	problemNoNode = problem.Define(problem.Kind{
+		Code: "dns.no-node", Severity: problem.Critical,
+		Meaning: "A zone has no node that may be given to clients, so that its on-none setting decides what they get.",
+		Remedy:  "See holdfast network pools status for why each node of the pool is left out.",
+	})
+	problemName = problem.Define(problem.Kind{
+		Code: "dns.name-left-out", Severity: problem.Error,
+		Meaning: "A name of the configuration cannot be answered.",
+		Remedy:  "Correct the name or remove one of the two that claim it, then apply the configuration again.",
+	})
+)
+
+// SetView makes v what queries are answered from. Names that cannot be answered are put on the problem board.
+func (s *Server) SetView(v *View) {
+	faults := s.answerer.SetView(v)
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.board.Is(len(faults) > 0, problemName, "configuration", fmt.Sprint(errors.Join(faults...)), now)
+	empty := map[string]bool{}
+	for _, z := range v.Zones {
+		for _, p := range z.Pools {
+			if !slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Eligible && len(n.Addresses) > 0 }) {
+				subject := fmt.Sprintf("%s (%v)", z.Name, p.ID)
+				empty[subject] = true
+				s.board.Set(problemNoNode, subject, fmt.Sprintf("none of %d nodes is eligible", len(p.Nodes)), now)
+			}
+		}
+	}
+	for subject := range s.empty {
+		if !empty[subject] {
+			s.board.Clear(problemNoNode, subject)
+		}
+	}
+	s.empty = empty
+}
+
+// Merge counts answers that other holders of service addresses gave; see Options.OnAnswered.
+func (s *Server) Merge(answers []Answered) { s.answerer.Merge(answers) }
+
+// Explain returns the next answer to a question and why, without changing what comes next.
+func (s *Server) Explain(name string, qtype dnsmessage.Type) (placement.Decision, error) {
+	return s.answerer.Explain(name, qtype, s.now())
+}
+
+// Serve makes the server listen on exactly these addresses: it opens what is missing and closes what is too much, with
+// the connections to it. An address need not be held yet. Addresses that cannot be opened are named in the error and on
+// the problem board, the others are served; a further call tries again. ctx bounds the opening only.
+func (s *Server) Serve(ctx context.Context, addresses []netip.Addr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("serving DNS: the server is closed")
+	}
+	for address, l := range s.listeners {
+		if !slices.Contains(addresses, address) {
+			l.close()
+			delete(s.listeners, address)
+			s.answerer.Release(address)
+			s.board.Clear(problemListen, address.String())
+			s.log.Info("no longer answering DNS", "address", address)
+		}
+	}
+	var faults []error
+	for _, address := range addresses {
+		if s.listeners[address] != nil {
+			continue
+		}
+		l, err := s.listen(ctx, netip.AddrPortFrom(address, s.port))
+		s.board.Is(err != nil, problemListen, address.String(), fmt.Sprint(err), s.now())
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		s.listeners[address] = l
+		s.log.Info("answering DNS", "address", address, "port", s.port)
+	}
+	s.metrics.listeners.Set(float64(len(s.listeners)))
+	return errors.Join(faults...)
+}
+
+// Close stops listening, ends all connections and waits until nothing of the server runs.
+func (s *Server) Close() {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+	for address, l := range s.listeners {
+		l.close()
+		delete(s.listeners, address)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// given notes that there is something to share. It never waits.
+func (s *Server) given() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// share tells the other holders what was given out, collected over shareDelay.
+func (s *Server) share() {
+	for {
+		select {
+		case <-s.wake:
+		case <-s.done:
+			return
+		}
+		select {
+		case <-time.After(shareDelay):
+		case <-s.done:
+		}
+		if answers := s.answerer.TakeGiven(); len(answers) > 0 {
+			s.onAnswered(answers)
+		}
+	}
+}
+
+// answer answers one query and counts it. A panic costs the one query that caused it: the same query asked of each
+// service address in turn must not take a whole cluster down.
+func (s *Server) answer(dst []byte, req Request) (out []byte, outcome Outcome) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			out, outcome = dst, Outcome{Dropped: dropPanic}
+			s.metrics.count(req.TCP, outcome)
+			if s.metrics.panics.Add(1) <= maxPanicLogs {
+				s.log.Error("a DNS query could not be handled; this is a fault of the program",
+					"client", req.Client, "query", fmt.Sprintf("%x", req.Message), "fault", fault, "stack", string(debug.Stack()))
+			}
+		}
+	}()
+	req.Now = s.now()
+	out, outcome = s.answerer.Answer(dst, req)
+	s.metrics.count(req.TCP, outcome)
+	return out, outcome
+}

@@ -1,0 +1,172 @@
+package dns
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+// TCPLimits bound connections (RFC 7766 section 6, RFC 9210 section 4).
+type TCPLimits struct {
+	Connections int           // open at once; default 1,024
+	PerClient   int           // open at once from one address; default 64
+	Idle        time.Duration // without a query; default 10 s, and a tenth of it while more than half of the connections are taken
+	Message     time.Duration // from a query's first octet to its last, and for the client to take a response; default 2 s
+}
+
+func (l TCPLimits) withDefaults() TCPLimits {
+	if l.Connections <= 0 {
+		l.Connections = 1024
+	}
+	if l.PerClient <= 0 {
+		l.PerClient = 64
+	}
+	if l.Idle <= 0 {
+		l.Idle = 10 * time.Second
+	}
+	if l.Message <= 0 {
+		l.Message = 2 * time.Second
+	}
+	return l
+}
+
+// streamLimit names the bound at which a connection was refused.
+type streamLimit string
+
+const (
+	limitAll    streamLimit = "connections"
+	limitClient streamLimit = "per_client"
+)
+
+// streamEnd says why a connection ended.
+type streamEnd string
+
+const (
+	endedByClient   streamEnd = "closed"      // by the client, or with its listener
+	endedIdle       streamEnd = "idle"        // no query for a while
+	endedHalfSent   streamEnd = "half_sent"   // a query began and did not end
+	endedTooLong    streamEnd = "too_long"    // a query of more than 4,096 octets
+	endedNotAQuery  streamEnd = "not_a_query" // something that gets no response
+	endedSlowReader streamEnd = "slow_reader" // the client does not take its responses
+)
+
+// streams serves TCP connections and keeps their number within the limits.
+type streams struct {
+	limits  TCPLimits
+	metrics *metrics
+	answer  func(dst []byte, req Request) ([]byte, Outcome)
+
+	mu      sync.Mutex
+	open    int
+	clients map[netip.Addr]int
+}
+
+func newStreams(l TCPLimits, m *metrics, answer func([]byte, Request) ([]byte, Outcome)) *streams {
+	return &streams{limits: l.withDefaults(), metrics: m, answer: answer, clients: map[netip.Addr]int{}}
+}
+
+// admit takes one more connection of a client into the count, unless a limit forbids it. leave takes it out again.
+func (s *streams) admit(client netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.open >= s.limits.Connections:
+		s.metrics.refused[limitAll].Inc()
+		return false
+	case s.clients[client] >= s.limits.PerClient:
+		s.metrics.refused[limitClient].Inc()
+		return false
+	}
+	s.open++
+	s.clients[client]++
+	s.metrics.streams.Set(float64(s.open))
+	return true
+}
+
+func (s *streams) leave(client netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.clients[client]--; s.clients[client] <= 0 {
+		delete(s.clients, client)
+	}
+	s.metrics.streams.Set(float64(s.open))
+}
+
+// idle is how long a connection may wait for its next query: less when connections run short.
+func (s *streams) idle() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open > s.limits.Connections/2 {
+		return s.limits.Idle / 10
+	}
+	return s.limits.Idle
+}
+
+// serve answers the queries of one connection in their order, however many the client sends ahead (RFC 7766 section
+// 6.2.1.1), until the client closes it or a limit ends it.
+func (s *streams) serve(c net.Conn, client, service netip.Addr) {
+	in := bufio.NewReaderSize(c, maxQuery)
+	query := make([]byte, 0, minUDPAnswer)
+	out := make([]byte, 2, 2+minUDPAnswer)
+	for {
+		var end streamEnd
+		if query, end = s.receive(c, in, query); end != "" {
+			s.metrics.ended[end].Inc()
+			return
+		}
+		response, outcome := s.answer(out[:2], Request{Message: query, TCP: true, Client: client, Service: service})
+		if outcome.Dropped != DropNone {
+			s.metrics.ended[endedNotAQuery].Inc()
+			return
+		}
+		out = response
+		binary.BigEndian.PutUint16(out, uint16(len(out)-2))
+		// One write, so that length and message leave in one segment (RFC 7766 section 8).
+		c.SetWriteDeadline(time.Now().Add(s.limits.Message))
+		if _, err := c.Write(out); err != nil {
+			s.metrics.ended[endOf(err, endedSlowReader)].Inc()
+			return
+		}
+	}
+}
+
+// receive reads one query. Waiting for its first octet is idleness; once it has come, the rest must follow soon, however
+// it trickles in.
+func (s *streams) receive(c net.Conn, in *bufio.Reader, into []byte) ([]byte, streamEnd) {
+	c.SetReadDeadline(time.Now().Add(s.idle()))
+	if _, err := in.Peek(1); err != nil {
+		return into, endOf(err, endedIdle)
+	}
+	c.SetReadDeadline(time.Now().Add(s.limits.Message))
+	var length [2]byte
+	if _, err := io.ReadFull(in, length[:]); err != nil {
+		return into, endOf(err, endedHalfSent)
+	}
+	n := int(binary.BigEndian.Uint16(length[:]))
+	if n > maxQuery {
+		return into, endedTooLong
+	}
+	if cap(into) < n {
+		into = make([]byte, n)
+	}
+	into = into[:n]
+	if _, err := io.ReadFull(in, into); err != nil {
+		return into, endOf(err, endedHalfSent)
+	}
+	return into, ""
+}
+
+// endOf tells a deadline, which means what the caller says, from all other ends.
+func endOf(err error, late streamEnd) streamEnd {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return late
+	}
+	return endedByClient
+}

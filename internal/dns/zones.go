@@ -1,0 +1,336 @@
+package dns
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/placement"
+)
+
+// Timers of the SOA record. Nothing transfers these zones, so that secondaries never use them; the values are those
+// that checkers of delegations expect (RFC 1912 section 2.2).
+const (
+	soaRefresh = 3600
+	soaRetry   = 600
+	soaExpire  = 1209600
+)
+
+// zones is a view, prepared so that a query costs a few map lookups. It is immutable but for the turns of its pools.
+type zones struct {
+	ready    bool
+	names    map[string]*entry // by lower-case wire name
+	maxParts int               // labels of the longest name in names
+	apexes   []string          // names of the zones, for people
+}
+
+// entry is a name that exists: the top of a zone, a host, or only the way to one (an empty non-terminal).
+type entry struct {
+	zone     *zone  // whose SOA covers the name
+	apex     bool   // the name is the top of zone
+	above    *zone  // for an apex: our zone around it, whose business DS is (RFC 4035 section 3.1.4.1)
+	wildcard *entry // answers for names below that do not exist; nil: NXDOMAIN
+	v4, v6   *pool
+	fixed4   []netip.Addr // addresses that no policy picks: those of service names
+	fixed6   []netip.Addr
+}
+
+// exists reports whether the name has any record, as opposed to being an empty non-terminal.
+func (e *entry) exists() bool {
+	return e.apex || e.v4 != nil || e.v6 != nil || len(e.fixed4)+len(e.fixed6) > 0
+}
+
+// zone is what all names of a zone share.
+type zone struct {
+	name        wireName
+	soa         []byte // record data
+	serverTTL   uint32
+	negativeTTL uint32   // of the SOA in a negative answer (RFC 2308 section 3)
+	server      wireName // target of NS; empty: the zone has no NS
+	glue4       []netip.Addr
+	glue6       []netip.Addr
+}
+
+// pool is a Pool prepared for picking.
+type pool struct {
+	Pool
+	ttl     uint32
+	choices []placement.Choice
+	usable  int // eligible choices
+	state   *poolState
+}
+
+// builder prepares a view. Faults are names that cannot be used; validation of the configuration refuses all of them
+// beforehand, so that one here is a fault of the program and is only reported.
+type builder struct {
+	view     *View
+	out      *zones
+	services map[string]*Service // by lower-case name, those of one name merged
+	stateOf  func(*Pool) *poolState
+	faults   []error
+}
+
+// prepare turns a view into the table that queries use. stateOf gives the rotation state of a pool.
+func prepare(v *View, stateOf func(*Pool) *poolState) (*zones, []error) {
+	b := &builder{view: v, out: &zones{ready: v.Ready, names: map[string]*entry{}}, stateOf: stateOf}
+	b.mergeServices()
+	for i := range v.Zones {
+		b.addZone(&v.Zones[i])
+	}
+	b.addServiceNames()
+	b.addNonTerminals()
+	return b.out, b.faults
+}
+
+func (b *builder) fault(format string, args ...any) {
+	b.faults = append(b.faults, fmt.Errorf(format, args...))
+}
+
+func (b *builder) mergeServices() {
+	b.services = map[string]*Service{}
+	for _, s := range b.view.Services {
+		if s.Name == "" {
+			continue
+		}
+		name := strings.ToLower(strings.TrimSuffix(s.Name, "."))
+		merged := b.services[name]
+		if merged == nil {
+			merged = &Service{Name: name}
+			b.services[name] = merged
+		}
+		merged.Addresses = append(merged.Addresses, s.Addresses...)
+		merged.All = append(merged.All, s.All...)
+	}
+	for _, s := range b.services {
+		s.Addresses = sortedAddresses(s.Addresses)
+		s.All = sortedAddresses(s.All)
+	}
+}
+
+func sortedAddresses(in []netip.Addr) []netip.Addr {
+	out := slices.Clone(in)
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// addZone enters a zone under its name and its aliases, which share the pools and so the rotation.
+func (b *builder) addZone(z *Zone) {
+	var v4, v6 *pool
+	for i := range z.Pools {
+		p := &z.Pools[i]
+		switch {
+		case p.IPv6 && v6 == nil:
+			v6 = b.preparePool(p)
+		case !p.IPv6 && v4 == nil:
+			v4 = b.preparePool(p)
+		default:
+			b.fault("zone %q: pool %v is left out, because an earlier pool of the same family has the name", z.Name, p.ID)
+		}
+	}
+	for _, name := range append([]string{z.Name}, z.Aliases...) {
+		wire, err := encodeName(name)
+		if err != nil {
+			b.fault("zone %q is left out: %w", z.Name, err)
+			continue
+		}
+		if b.out.names[string(wire)] != nil {
+			b.fault("zone %q is given twice; the first counts", name)
+			continue
+		}
+		e := &entry{zone: b.newZone(wire, z.Service), apex: true, v4: v4, v6: v6}
+		if z.Wildcard {
+			e.wildcard = &entry{zone: e.zone, v4: v4, v6: v6}
+		}
+		b.enter(wire, e)
+		b.out.apexes = append(b.out.apexes, wire.String())
+	}
+}
+
+func (b *builder) enter(name wireName, e *entry) {
+	b.out.names[string(name)] = e
+	parts := 0
+	for n := name; len(n) > 1; n = n.parent() {
+		parts++
+	}
+	b.out.maxParts = max(b.out.maxParts, parts)
+}
+
+// newZone prepares the records at the top of a zone. A zone without a service name has itself as primary, and no NS.
+func (b *builder) newZone(name wireName, serviceName string) *zone {
+	z := &zone{name: name, serverTTL: ttlSeconds(b.view.ServerTTL)}
+	minimum := ttlSeconds(b.view.NegativeTTL)
+	z.negativeTTL = min(minimum, z.serverTTL)
+	primary := name
+	if serviceName != "" {
+		if wire, err := encodeName(serviceName); err != nil {
+			b.fault("service name of zone %v: %w", name, err)
+		} else {
+			z.server, primary = wire, wire
+		}
+		if s := b.services[strings.ToLower(strings.TrimSuffix(serviceName, "."))]; s != nil {
+			z.glue4, z.glue6 = byFamily(s.Addresses)
+		}
+	}
+	z.soa = packSOA(name, primary, b.view.Serial, minimum)
+	return z
+}
+
+// packSOA returns the data of a SOA record. The mailbox is hostmaster at the zone (RFC 2142 section 7), or at its
+// parent where that would be too long.
+func packSOA(zone, primary wireName, serial, minimum uint32) []byte {
+	const mailbox = "hostmaster"
+	owner := zone
+	for len(owner)+1+len(mailbox) > maxWireName {
+		owner = owner.parent()
+	}
+	name := func(n wireName) dnsmessage.Name {
+		return dnsmessage.MustNewName(strings.TrimSuffix(n.String(), ".") + ".")
+	}
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{})
+	record := dnsmessage.SOAResource{
+		NS: name(primary), MBox: name(append(append(wireName{byte(len(mailbox))}, mailbox...), owner...)),
+		Serial: serial, Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, MinTTL: minimum,
+	}
+	err := b.StartAnswers()
+	if err == nil {
+		err = b.SOAResource(dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName("."), Class: dnsmessage.ClassINET}, record)
+	}
+	message, finishErr := b.Finish()
+	if err != nil || finishErr != nil {
+		panic(fmt.Sprintf("dns: packing the SOA of %v: %v, %v", zone, err, finishErr)) // all names were checked
+	}
+	return message[headerSize+1+10:] // after the header, the root as owner, and type, class, TTL and length
+}
+
+// ttlSeconds is d in whole seconds, within what a TTL may be (RFC 2181 section 8).
+func ttlSeconds(d time.Duration) uint32 {
+	return uint32(min(max(int64(d/time.Second), 0), math.MaxInt32))
+}
+
+func byFamily(addresses []netip.Addr) (v4, v6 []netip.Addr) {
+	for _, a := range addresses {
+		if a.Is4() {
+			v4 = append(v4, a)
+		} else {
+			v6 = append(v6, a)
+		}
+	}
+	return v4, v6
+}
+
+func (b *builder) preparePool(p *Pool) *pool {
+	out := &pool{Pool: *p, ttl: ttlSeconds(p.TTL), state: b.stateOf(p)}
+	out.MaxAnswers = min(max(p.MaxAnswers, 1), maxPicked)
+	if out.Policy == "" {
+		out.Policy = cluster.RoundRobin
+	}
+	out.choices = make([]placement.Choice, len(p.Nodes))
+	for i, n := range p.Nodes {
+		c := placement.Choice{LNN: n.LNN, Name: n.Name, Weight: n.Weight, Eligible: n.Eligible, Why: n.Why, Load: n.Load}
+		if c.Eligible && len(n.Addresses) == 0 {
+			c.Eligible, c.Why = false, "holds no address of the pool"
+		}
+		if c.Eligible {
+			out.usable++
+		}
+		out.choices[i] = c
+	}
+	return out
+}
+
+// addServiceNames enters each service name and its separate names. Inside one of our zones they are hosts of it;
+// outside, each is a little zone of its own, so that what is asked about it has a SOA to go with it.
+func (b *builder) addServiceNames() {
+	for _, name := range slices.Sorted(maps.Keys(b.services)) {
+		s := b.services[name]
+		b.addHost(name, name, s.Addresses)
+		for i, a := range s.All {
+			b.addHost(SeparateName(name, i), name, []netip.Addr{a})
+		}
+	}
+}
+
+// SeparateName is the name of a service's i-th address, counted from 0 in the order of all its addresses, for sites
+// whose DNS wants one name for each: "ns1-" and so on before the service name.
+func SeparateName(service string, i int) string { return fmt.Sprintf("ns%d-%s", i+1, service) }
+
+func (b *builder) addHost(name, service string, addresses []netip.Addr) {
+	wire, err := encodeName(name)
+	if err != nil {
+		b.fault("service name %q is left out: %w", name, err)
+		return
+	}
+	if b.out.names[string(wire)] != nil {
+		if name == service {
+			b.fault("service name %q is also a zone; its addresses are not answered", name)
+		}
+		return
+	}
+	e := &entry{}
+	e.fixed4, e.fixed6 = byFamily(addresses)
+	if around := b.zoneAround(wire); around != nil {
+		e.zone = around
+	} else {
+		e.zone, e.apex = b.newZone(wire, service), true
+	}
+	b.enter(wire, e)
+}
+
+// zoneAround is the nearest zone of the view above name; nil when there is none.
+func (b *builder) zoneAround(name wireName) *zone {
+	for n := name.parent(); len(n) > 1; n = n.parent() {
+		if e := b.out.names[string(n)]; e != nil && e.apex {
+			return e.zone
+		}
+	}
+	return nil
+}
+
+// addNonTerminals enters the names between each name and the zone around it: they exist, because something below them
+// does (RFC 8020).
+func (b *builder) addNonTerminals() {
+	existing := make([]wireName, 0, len(b.out.names))
+	for name := range b.out.names {
+		existing = append(existing, wireName(name))
+	}
+	for _, name := range existing {
+		around := b.zoneAround(name)
+		if around == nil {
+			continue
+		}
+		if e := b.out.names[string(name)]; e.apex {
+			e.above = around
+		}
+		for n := name.parent(); len(n) > len(around.name); n = n.parent() {
+			if b.out.names[string(n)] == nil {
+				b.enter(n, &entry{zone: around})
+			}
+		}
+	}
+}
+
+// find looks a name up: the entry itself, or the wildcard that stands for it. missing says that the name does not
+// exist, and e is then the closest name above it that does (RFC 4592 section 3.3.1). Both are zero outside every zone.
+func (z *zones) find(q *query) (e *entry, missing bool) {
+	name := q.name()
+	for i := max(q.parts-z.maxParts, 0); i < q.parts; i++ {
+		e := z.names[string(name[q.labels[i]:])]
+		switch {
+		case e == nil:
+			continue
+		case i == 0:
+			return e, false
+		case e.wildcard != nil:
+			return e.wildcard, false
+		}
+		return e, true
+	}
+	return nil, false
+}
