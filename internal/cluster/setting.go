@@ -1,0 +1,455 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ValueType is how the value of a setting looks to a command line.
+type ValueType string
+
+// The types of values.
+const (
+	TypeText    ValueType = "text"
+	TypeNumber  ValueType = "number"
+	TypeBoolean ValueType = "boolean"
+)
+
+// Setting describes one setting to whoever builds flags, help or completion from it.
+type Setting struct {
+	Name     string // as in YAML; the flag is --NAME
+	Type     ValueType
+	List     bool     // also gives --clear-NAME, --add-NAME and --remove-NAME; values are separated by commas
+	Pairs    bool     // a List whose items are KEY=VALUE
+	Fixed    bool     // given at creation only
+	Required bool     // has no default
+	Help     string   // one line, without a full stop at the end
+	Value    string   // what a value looks like: "a whole number from 0 to 604800"
+	Default  string   // empty: none
+	Words    []string // every possible value, when they are few
+}
+
+// setting is one row of a table: how one field of T is read, defaulted, checked, printed, edited and described.
+type setting[T any] interface {
+	about() Setting
+	editable() bool // by one flag; nested objects are not
+	reset(t *T)
+	read(r *reader, n *node, parent, at place, t *T)
+	write(t *T, full bool) *node // nil when it has its default, unless full
+	check(v *validator, parent, at place, t *T)
+	schema() map[string]any
+	edit(t *T, e Edit) error
+}
+
+// table is all the settings of one kind of object.
+type table[T any] struct {
+	noun     string // "pool"
+	settings []setting[T]
+}
+
+// fresh is an object with every default.
+func (tb *table[T]) fresh() T {
+	var t T
+	for _, s := range tb.settings {
+		s.reset(&t)
+	}
+	return t
+}
+
+func (tb *table[T]) names() []string {
+	out := make([]string, len(tb.settings))
+	for i, s := range tb.settings {
+		out[i] = s.about().Name
+	}
+	return out
+}
+
+func (tb *table[T]) find(name string) setting[T] {
+	for _, s := range tb.settings {
+		if s.about().Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// editable lists what can be changed by a flag.
+func (tb *table[T]) editable() []Setting {
+	var out []Setting
+	for _, s := range tb.settings {
+		if s.editable() {
+			out = append(out, s.about())
+		}
+	}
+	return out
+}
+
+func (tb *table[T]) read(r *reader, n *node, at place, t *T) {
+	r.mark(at, n)
+	if n.kind == kindNull {
+		return
+	}
+	if n.kind != kindMapping {
+		r.fault(at, n, "is %s; a %s is written as settings, one NAME: VALUE on each line", n.kind, tb.noun)
+		return
+	}
+	for _, e := range n.entries {
+		s := tb.find(e.key.text)
+		if s == nil {
+			r.unknown(at, e.key, tb.noun, tb.names())
+			continue
+		}
+		s.read(r, e.value, at, at.field(e.key.text), t)
+	}
+}
+
+func (tb *table[T]) write(t *T, full bool) *node {
+	out := &node{kind: kindMapping}
+	for _, s := range tb.settings {
+		if value := s.write(t, full); value != nil {
+			out.entries = append(out.entries, entry{&node{text: s.about().Name}, value})
+		}
+	}
+	return out
+}
+
+func (tb *table[T]) check(v *validator, at place, t *T) {
+	for _, s := range tb.settings {
+		s.check(v, at, at.field(s.about().Name), t)
+	}
+}
+
+func (tb *table[T]) schema() map[string]any {
+	properties := map[string]any{}
+	var required []string
+	for _, s := range tb.settings {
+		about := s.about()
+		properties[about.Name] = s.schema()
+		if about.Required {
+			required = append(required, about.Name)
+		}
+	}
+	out := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	return out
+}
+
+// described adds help and default to a schema.
+func described(schema map[string]any, help string) map[string]any {
+	out := map[string]any{"description": help}
+	for k, v := range schema {
+		out[k] = v
+	}
+	return out
+}
+
+// scalar is a setting with one value.
+type scalar[T, V any] struct {
+	name, help string
+	form       form[V]
+	field      func(*T) *V
+	def        V
+	required   bool
+	fixed      bool
+}
+
+func (s scalar[T, V]) about() Setting {
+	out := Setting{Name: s.name, Type: typeOf(s.form.kind), Help: s.help, Value: s.form.noun, Words: s.form.words,
+		Required: s.required, Fixed: s.fixed}
+	if !s.required {
+		out.Default = s.form.format(s.def)
+	}
+	return out
+}
+
+func typeOf(k kind) ValueType {
+	switch k {
+	case kindNumber:
+		return TypeNumber
+	case kindBoolean:
+		return TypeBoolean
+	}
+	return TypeText
+}
+
+func (s scalar[T, V]) editable() bool { return true }
+
+func (s scalar[T, V]) reset(t *T) { *s.field(t) = s.def }
+
+func (s scalar[T, V]) read(r *reader, n *node, _, at place, t *T) {
+	r.mark(at, n)
+	if v, ok := readScalar(r, n, at, s.form); ok {
+		*s.field(t) = v
+	}
+}
+
+// readScalar reads one value of a form; it has reported the fault when ok is false.
+func readScalar[V any](r *reader, n *node, at place, f form[V]) (v V, ok bool) {
+	switch {
+	case n.kind == kindNull:
+		r.fault(at, n, "has no value; write %s, or remove the line", f.noun)
+	case n.kind == kindList || n.kind == kindMapping:
+		r.fault(at, n, "is %s; write %s", n.kind, f.noun)
+	case f.accepts(n.kind):
+		var err error
+		if v, err = f.parse(n.text); err == nil {
+			return v, true
+		}
+		r.fault(at, n, "%v", err)
+	case f.kind == kindText:
+		r.fault(at, n, "%s is read as %s where text is wanted; put it in quotes", n.text, n.kind)
+	case n.kind == kindText:
+		r.fault(at, n, "%s is text; write %s, without quotes", shown(n.text), f.noun)
+	default:
+		r.fault(at, n, "%s is %s; write %s", n.text, n.kind, f.noun)
+	}
+	return v, false
+}
+
+func (s scalar[T, V]) write(t *T, full bool) *node {
+	text := s.form.format(*s.field(t))
+	if !full && text == s.form.format(s.def) {
+		return nil
+	}
+	return &node{kind: s.form.kind, text: text}
+}
+
+func (s scalar[T, V]) check(v *validator, _, at place, t *T) {
+	var zero V
+	text := s.form.format(*s.field(t))
+	switch {
+	case s.required && text == s.form.format(zero):
+		v.fault(at, "needs a value: %s", s.form.noun)
+	case text == s.form.format(s.def) && !s.required:
+	case s.form.check != nil:
+		if err := s.form.check(*s.field(t)); err != nil {
+			v.fault(at, "%v", err)
+		}
+	}
+}
+
+func (s scalar[T, V]) schema() map[string]any {
+	out := described(s.form.schema, s.help)
+	if def := s.form.format(s.def); !s.required && def != "" {
+		switch d := any(s.def).(type) {
+		case bool:
+			out["default"] = d
+		default:
+			if s.form.kind == kindNumber {
+				out["default"] = jsonNumber(def)
+			} else {
+				out["default"] = def
+			}
+		}
+	}
+	return out
+}
+
+func (s scalar[T, V]) edit(t *T, e Edit) error {
+	switch e.Op {
+	case Set:
+		v, err := s.form.parse(strings.TrimSpace(e.Value))
+		if err != nil {
+			return err
+		}
+		*s.field(t) = v
+	case Clear:
+		if s.required {
+			return fmt.Errorf("cannot be cleared: it needs a value, %s", s.form.noun)
+		}
+		*s.field(t) = s.def
+	default:
+		return fmt.Errorf("has one value; set it with --%s", s.name)
+	}
+	return nil
+}
+
+// list is a setting with several values of one form.
+type list[T, V any] struct {
+	name, help string
+	form       form[V]
+	field      func(*T) *[]V
+	def        []V
+	most       int
+	required   bool
+	repeats    bool                     // the same value may stand there twice
+	words      bool                     // values on a command line are separated by spaces instead of commas
+	order      func([]V) []V            // brings the list into its one order; nil: the order written counts
+	add        func([]V, V) ([]V, bool) // for commands; nil: append what is not there
+	remove     func([]V, V) ([]V, bool)
+}
+
+func (s list[T, V]) about() Setting {
+	return Setting{Name: s.name, Type: typeOf(s.form.kind), List: true, Help: s.help, Value: s.form.noun, Words: s.form.words,
+		Default: strings.Join(s.texts(s.def), ","), Required: s.required}
+}
+
+func (s list[T, V]) editable() bool { return true }
+
+func (s list[T, V]) texts(values []V) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = s.form.format(v)
+	}
+	return out
+}
+
+func (s list[T, V]) reset(t *T) { *s.field(t) = slices.Clone(s.def) }
+
+func (s list[T, V]) read(r *reader, n *node, _, at place, t *T) {
+	r.mark(at, n)
+	if n.kind != kindList && n.kind != kindNull {
+		r.fault(at, n, "is %s; write a list, such as [A, B], in which each item is %s", n.kind, s.form.noun)
+		return
+	}
+	var values []V
+	for i, item := range n.items {
+		r.mark(at.item(i), item)
+		if v, ok := readScalar(r, item, at.item(i), s.form); ok {
+			values = append(values, v)
+		} else {
+			values = append(values, *new(V)) // keeps the indexes of the rest
+		}
+	}
+	*s.field(t) = values
+}
+
+// settle brings the list into its one order, after its faults have been reported by index.
+func (s list[T, V]) settle(t *T) {
+	if s.order != nil {
+		*s.field(t) = s.order(*s.field(t))
+	}
+}
+
+func (s list[T, V]) write(t *T, full bool) *node {
+	texts := s.texts(*s.field(t))
+	if !full && slices.Equal(texts, s.texts(s.def)) {
+		return nil
+	}
+	out := &node{kind: kindList}
+	for _, text := range texts {
+		out.items = append(out.items, &node{kind: s.form.kind, text: text})
+	}
+	return out
+}
+
+func (s list[T, V]) check(v *validator, _, at place, t *T) {
+	values := *s.field(t)
+	if s.required && len(values) == 0 {
+		v.fault(at, "needs at least one item: %s", s.form.noun)
+	}
+	if len(values) > s.most {
+		v.fault(at, "has %d items; at most %d are taken", len(values), s.most)
+		return
+	}
+	seen := map[string]int{}
+	for i, value := range values {
+		if s.form.check != nil {
+			if err := s.form.check(value); err != nil {
+				v.fault(at.item(i), "%v", err)
+				continue
+			}
+		}
+		text := s.form.format(value)
+		if first, dup := seen[text]; dup && !s.repeats && !v.broken(at.item(i)) {
+			v.collision(at.item(i), at.item(first), "%s is listed twice", shown(text))
+		} else if !dup {
+			seen[text] = i
+		}
+	}
+}
+
+func (s list[T, V]) schema() map[string]any {
+	out := map[string]any{"type": "array", "items": s.form.schema, "maxItems": s.most, "description": s.help}
+	if s.required {
+		out["minItems"] = 1
+	}
+	if !s.repeats {
+		out["uniqueItems"] = true
+	}
+	return out
+}
+
+// parseAll reads the values of a flag.
+func (s list[T, V]) parseAll(value string) ([]V, error) {
+	parts := strings.Split(value, ",")
+	if s.words {
+		parts = strings.Fields(value)
+	}
+	var out []V
+	for _, part := range parts {
+		v, err := s.form.parse(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func (s list[T, V]) edit(t *T, e Edit) error {
+	field := s.field(t)
+	defer s.settle(t)
+	if e.Op == Clear {
+		*field = slices.Clone(s.def)
+		return nil
+	}
+	values, err := s.parseAll(e.Value)
+	if err != nil {
+		return err
+	}
+	switch e.Op {
+	case Set:
+		*field = values
+		return nil
+	case Add:
+		return s.each(field, values, s.adder(), "is already in %s")
+	case Remove:
+		return s.each(field, values, s.remover(), "is not in %s")
+	}
+	return fmt.Errorf("cannot be changed in that way")
+}
+
+func (s list[T, V]) each(field *[]V, values []V, do func([]V, V) ([]V, bool), refusal string) error {
+	for _, v := range values {
+		next, ok := do(slices.Clone(*field), v)
+		if !ok {
+			present := "it is empty"
+			if len(*field) > 0 {
+				present = "it has " + shown(strings.Join(s.texts(*field), ", "))
+			}
+			return fmt.Errorf("%s "+refusal+"; %s", shown(s.form.format(v)), s.name, present)
+		}
+		*field = next
+	}
+	return nil
+}
+
+func (s list[T, V]) adder() func([]V, V) ([]V, bool) {
+	if s.add != nil {
+		return s.add
+	}
+	return func(values []V, v V) ([]V, bool) {
+		return append(values, v), !slices.Contains(s.texts(values), s.form.format(v))
+	}
+}
+
+func (s list[T, V]) remover() func([]V, V) ([]V, bool) {
+	if s.remove != nil {
+		return s.remove
+	}
+	return func(values []V, v V) ([]V, bool) {
+		i := slices.Index(s.texts(values), s.form.format(v))
+		if i < 0 {
+			return values, false
+		}
+		values = slices.Delete(values, i, i+1)
+		if len(values) == 0 {
+			values = nil
+		}
+		return values, true
+	}
+}
