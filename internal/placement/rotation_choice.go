@@ -1,0 +1,174 @@
+package placement
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+)
+
+// choose finds the eligible choice that is next, without counting it. The account is in line with choices.
+func (r *Rotation) choose(policy cluster.Policy, choices []Choice) int {
+	if measured(policy) {
+		if s := r.survey(policy, choices); s.known > 0 {
+			return r.chooseByLoad(policy, choices, s)
+		}
+	}
+	best := -1
+	for i := range choices {
+		if choices[i].Eligible && (best < 0 || r.before(i, best)) {
+			best = i
+		}
+	}
+	return best
+}
+
+// before reports whether the turn of choice i lies before the one of choice j. What counts is the middle of the next
+// answer, which spreads the answers of heavy nodes among those of light ones.
+func (r *Rotation) before(i, j int) bool {
+	a, b := &r.turns[i], &r.turns[j]
+	atA, atB := a.start+a.step/2, b.start+b.step/2
+	return atA < atB || atA == atB && a.lnn < b.lnn
+}
+
+// survey is what a measured policy needs to know of all choices together.
+type survey struct {
+	known       int     // eligible choices with a load that counts
+	meanUse     float64 // of their samples
+	meanAnswers float64 // of what their answers since then count for
+}
+
+func (r *Rotation) survey(policy cluster.Policy, choices []Choice) survey {
+	var s survey
+	for i := range choices {
+		c := &choices[i]
+		if !c.Eligible || !c.Load.usable(policy) {
+			continue
+		}
+		s.known++
+		s.meanUse += c.Load.use(policy, clampWeight(c.Weight))
+		s.meanAnswers += r.answersCount(policy, i)
+	}
+	if s.known > 0 {
+		s.meanUse /= float64(s.known)
+		s.meanAnswers /= float64(s.known)
+	}
+	return s
+}
+
+// answersCount is what the answers of choice i since its last sample count for.
+func (r *Rotation) answersCount(policy cluster.Policy, i int) float64 {
+	t := &r.turns[i]
+	count := float64(t.answers) / float64(clampWeight(t.weight))
+	if policy != cluster.ConnCount {
+		count *= answerShare
+	}
+	return count
+}
+
+func (r *Rotation) chooseByLoad(policy cluster.Policy, choices []Choice, s survey) int {
+	best, least := -1, 0.0
+	for i := range choices {
+		if !choices[i].Eligible {
+			continue
+		}
+		score := r.score(policy, &choices[i], i, s)
+		if best < 0 || score < least || score == least && r.before(i, best) {
+			best, least = i, score
+		}
+	}
+	return best
+}
+
+// score is the load of a choice. One without a load that counts stands at the mean of the others' samples; its own
+// answers are counted as far as the others have got answers too, as no sample will ever set them back.
+func (r *Rotation) score(policy cluster.Policy, c *Choice, i int, s survey) float64 {
+	answers := r.answersCount(policy, i)
+	if c.Load.usable(policy) {
+		return c.Load.use(policy, clampWeight(c.Weight)) + answers
+	}
+	return s.meanUse + min(answers, s.meanAnswers)
+}
+
+// Explain is the Decision that the next Pick with these arguments will make, without making it.
+func (r *Rotation) Explain(policy cluster.Policy, choices []Choice, now time.Time) Decision {
+	preview := r.Clone()
+	preview.prepare(choices)
+	best := preview.choose(policy, choices)
+	var s survey
+	if measured(policy) {
+		s = preview.survey(policy, choices)
+	}
+	d := Decision{At: now}
+	for i := range choices {
+		c := &choices[i]
+		if !c.Eligible {
+			d.LeftOut = append(d.LeftOut, Excluded{Name: c.Name, Reason: orUnknown(c.Why)})
+			continue
+		}
+		considered := Considered{Name: c.Name, Weight: clampWeight(c.Weight)}
+		if s.known > 0 {
+			considered.Score = preview.score(policy, c, i, s)
+			considered.Note = preview.loadNote(policy, c, i)
+			if c.Load.usable(policy) {
+				d.DataAge = max(d.DataAge, c.Load.Age)
+			}
+		} else {
+			considered.Score, considered.Note = preview.turnsAway(i, best)
+		}
+		d.Among = append(d.Among, considered)
+	}
+	d.Reason = pickReason(policy, choices, best, s)
+	if best >= 0 {
+		d.Chosen = choices[best].Name
+	}
+	return d
+}
+
+// turnsAway is how far choice i is behind the chosen one in the fair order, in turns of a node of weight 1.
+func (r *Rotation) turnsAway(i, best int) (float64, string) {
+	a, b := &r.turns[i], &r.turns[best]
+	away := (float64(a.start+a.step/2) - float64(b.start+b.step/2)) / float64(turn)
+	if i == best {
+		return 0, "its turn is next"
+	}
+	return away, "its turn is " + strconv.FormatFloat(away, 'f', 2, 64) + " later"
+}
+
+// loadNote says what the score of choice i is made of.
+func (r *Rotation) loadNote(policy cluster.Policy, c *Choice, i int) string {
+	since := strconv.FormatUint(uint64(r.turns[i].answers), 10) + " answers since the last sample"
+	if !c.Load.usable(policy) {
+		if c.Load.Known {
+			return "its load is stale and counts as the mean of the others; " + since
+		}
+		return "its load is not known and counts as the mean of the others; " + since
+	}
+	age := ", sampled " + c.Load.Age.Round(time.Millisecond).String() + " ago; " + since
+	switch policy {
+	case cluster.ConnCount:
+		return strconv.Itoa(max(c.Load.Connections, 0)) + " connections" + age
+	case cluster.Throughput:
+		return percent(c.Load.Throughput) + " of its link in use" + age
+	}
+	return percent(c.Load.CPU) + " of its processor busy" + age
+}
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + "%" }
+
+func pickReason(policy cluster.Policy, choices []Choice, best int, s survey) string {
+	if policy == "" {
+		policy = cluster.RoundRobin
+	}
+	switch {
+	case len(choices) == 0:
+		return "the pool has no node"
+	case best < 0:
+		return "no node is eligible"
+	case s.known > 0:
+		return string(policy) + ": " + choices[best].Name + " has the least load"
+	case measured(policy):
+		return string(policy) + ": no load is known and fresh, so the nodes take turns; it is " + choices[best].Name + "'s"
+	}
+	return string(policy) + ": it is " + choices[best].Name + "'s turn"
+}

@@ -1,0 +1,190 @@
+package placement
+
+// chooseNexts chooses for every address who takes it when its owner goes down. Addresses are planned together for each
+// node, as a node's death sets them all free at once.
+func (t *table) chooseNexts() {
+	byNode := t.slotsByNode()
+	t.countRecordedNexts()
+	t.resetKeys()
+	for i := range t.keys {
+		t.keys[i].crowd = int32(t.seats[i].nexts)
+	}
+	plan := make([]int, len(t.seats))
+	mean := 0.0
+	if t.byLoad {
+		mean = t.meanAddressLoad()
+	}
+	for n, slots := range byNode {
+		if len(slots) == 0 {
+			continue
+		}
+		list := t.successors(n)
+		switch {
+		case list == nil:
+			t.nextOnSameNode(n, slots)
+		case t.byLoad:
+			t.nextByLoad(n, slots, list, plan, mean)
+		default:
+			t.nextByNumber(n, slots, list, plan)
+		}
+	}
+}
+
+// slotsByNode groups the owned slots by their owner's node, in the order of addresses.
+func (t *table) slotsByNode() [][]*slot {
+	byNode := make([][]*slot, len(t.nodes))
+	backing := make([]*slot, len(t.slots))
+	for n := range byNode {
+		held := t.nodes[n].held
+		byNode[n], backing = backing[:0:held], backing[held:]
+	}
+	for i := range t.slots {
+		if s := &t.slots[i]; s.owner != nobody {
+			n := t.seats[s.owner].node
+			byNode[n] = append(byNode[n], s)
+		}
+	}
+	return byNode
+}
+
+// countRecordedNexts counts for each seat the nexts on record, which break ties: who is next for fewer comes first.
+func (t *table) countRecordedNexts() {
+	for i := range t.slots {
+		if s := &t.slots[i]; s.recNext != nobody {
+			t.seats[s.recNext].nexts++
+		}
+	}
+}
+
+// successors lists the seats that may be next for the addresses of node n: those off the node, without those in
+// hold-down while there are others. Nil if there are none.
+func (t *table) successors(n int) []int {
+	for _, list := range [2][]int{t.open, t.fit} {
+		first, last := t.seats[list[0]].node, t.seats[list[len(list)-1]].node
+		if first != n || last != n {
+			return list
+		}
+	}
+	return nil
+}
+
+// onRecord is the seat that is next for the slot on record, if it may stay so: it is off node n and in the list.
+func (t *table) onRecord(s *slot, n int, list []int) int {
+	i := s.recNext
+	if i == nobody || t.seats[i].node == n || !t.seats[i].Fit {
+		return nobody
+	}
+	if t.seats[i].HoldDown && len(list) < len(t.fit) {
+		return nobody
+	}
+	return i
+}
+
+// nextByNumber plans the addresses of node n so that the others are as even as they can be after its death. Of equal
+// plans it takes the one that changes fewest nexts on record.
+func (t *table) nextByNumber(n int, slots []*slot, list []int, plan []int) {
+	skip, end := t.nodes[n].first, t.nodes[n].end
+	for _, s := range slots {
+		t.chargeNext(s.recNext, -1)
+		if i := t.onRecord(s, n, list); i != nobody {
+			t.keys[i].wants++
+		}
+	}
+	for range slots {
+		i := t.lightest(list, skip, end)
+		plan[i]++
+		t.keys[i].wants--
+		t.chargeNext(i, 1)
+		t.plannedKeys(t.seats[i].node, plan)
+	}
+	// First those that may stay, then the others in turn, from the seat after the owner's node on.
+	for _, s := range slots {
+		if i := t.onRecord(s, n, list); i != nobody && plan[i] > 0 {
+			s.next = i
+			plan[i]--
+		}
+	}
+	at := end % len(plan)
+	for _, s := range slots {
+		if s.next != nobody {
+			continue
+		}
+		for plan[at] == 0 {
+			at = (at + 1) % len(plan)
+		}
+		s.next = at
+		plan[at]--
+		at = (at + 1) % len(plan)
+	}
+	for _, s := range slots {
+		t.setNodeKeys(t.seats[s.next].node)
+		t.keys[s.next].wants = 0
+		if s.recNext != nobody {
+			t.keys[s.recNext].wants = 0
+		}
+	}
+}
+
+// plannedKeys computes the keys of a node's seats with what they are planned to get.
+func (t *table) plannedKeys(n int, plan []int) {
+	first, end := t.nodes[n].first, t.nodes[n].end
+	planned := 0
+	for j := first; j < end; j++ {
+		planned += plan[j]
+	}
+	for j := first; j < end; j++ {
+		t.setKey(j, plan[j], planned)
+	}
+}
+
+// chargeNext counts one next more or less for a seat.
+func (t *table) chargeNext(i, by int) {
+	if i == nobody {
+		return
+	}
+	t.seats[i].nexts += by
+	t.keys[i].crowd = int32(t.seats[i].nexts)
+}
+
+// nextByLoad plans the addresses of node n by load: each goes to who would have the least with it. A next on record stays
+// unless its load would be over the best one's by more than PlanGain.
+func (t *table) nextByLoad(n int, slots []*slot, list []int, plan []int, mean float64) {
+	skip, end := t.nodes[n].first, t.nodes[n].end
+	for _, s := range slots {
+		each := t.addressLoad(s.owner, mean)
+		t.chargeNext(s.recNext, -1)
+		best := t.leastLoaded(list, skip, end, plan, each)
+		if i := t.onRecord(s, n, list); i != nobody {
+			if t.loadWith(i, plan[i]+1, each) <= (1+PlanGain)*t.loadWith(best, plan[best]+1, each) {
+				best = i
+			}
+		}
+		s.next = best
+		plan[best]++
+		t.chargeNext(best, 1)
+	}
+	for _, s := range slots {
+		plan[s.next] = 0
+	}
+}
+
+// nextOnSameNode serves a node that is the only one with fit seats: its seats are each other's next.
+func (t *table) nextOnSameNode(n int, slots []*slot) {
+	first, end := t.nodes[n].first, t.nodes[n].end
+	for _, s := range slots {
+		if i := s.recNext; i != nobody && i != s.owner && t.seats[i].Fit {
+			s.next = i
+			continue
+		}
+		for i := first; i < end; i++ {
+			if i == s.owner || !t.seats[i].Fit {
+				continue
+			}
+			if s.next == nobody || t.seats[i].nexts < t.seats[s.next].nexts {
+				s.next = i
+			}
+		}
+		t.chargeNext(s.recNext, -1)
+		t.chargeNext(s.next, 1)
+	}
+}

@@ -1,0 +1,279 @@
+package placement
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+)
+
+// nobody is the index of no seat.
+const nobody = -1
+
+// seat is one candidate while its pool is being allocated.
+type seat struct {
+	Candidate
+	weight float64
+	node   int     // index of its node in table.nodes
+	before int     // addresses it held on record
+	held   int     // addresses it holds in the proposal
+	nexts  int     // addresses it is next for in the proposal
+	use    float64 // under a measured policy: its load, or the mean of the others when that is unknown or stale
+	known  bool    // use comes from a sample of its own
+}
+
+// node is one node with its seats, which are neighbours in table.seats.
+type node struct {
+	first, end int
+	weight     float64 // of its fit seats together
+	held       int
+}
+
+// slot is one address while its pool is being allocated.
+type slot struct {
+	address  netip.Addr
+	recorded Statement // as it was; zero members when nobody
+	pin      cluster.Member
+	owner    int
+	next     int
+	recNext  int // seat of the recorded next; nobody when it is not a candidate
+	why      cause
+}
+
+// cause is why a slot has its owner.
+type cause uint8
+
+const (
+	causeNone     cause = iota // no candidate is fit
+	causeStays                 // the owner on record is fit
+	causePinned                // the operator put it there
+	causeNext                  // the owner on record is not fit, its next is
+	causeOrphan                // neither is fit
+	causeNew                   // nobody held it
+	causeBalanced              // moved for evenness
+)
+
+// table is one pool while it is being allocated: seats sorted by member, slots sorted by address.
+type table struct {
+	req     Request
+	seats   []seat
+	nodes   []node
+	slots   []slot
+	gone    []Statement // recorded statements on addresses that left the pool
+	open    []int       // seats that may be given something: fit and not in hold-down, or fit if there are no others
+	fit     []int       // fit seats
+	keys    []key       // by seat; see pick.go
+	byLoad  bool        // the failover policy is a measured one, and a load is known
+	carried float64     // under byLoad: what the seats whose load is known carry together
+}
+
+func newTable(req Request) *table {
+	t := &table{req: req}
+	t.seatCandidates()
+	t.listAddresses()
+	t.joinRecords()
+	t.weighLoads()
+	return t
+}
+
+// seatCandidates sorts the candidates by member, drops duplicates and nobodies, and groups them by node.
+func (t *table) seatCandidates() {
+	t.seats = make([]seat, 0, len(t.req.Candidates))
+	for _, candidate := range t.req.Candidates {
+		if candidate.Member.IsZero() {
+			continue
+		}
+		t.seats = append(t.seats, seat{Candidate: candidate, weight: float64(clampWeight(candidate.Weight))})
+	}
+	if !slices.IsSortedFunc(t.seats, compareSeats) {
+		slices.SortFunc(t.seats, compareSeats)
+	}
+	t.seats = slices.CompactFunc(t.seats, func(a, b seat) bool { return a.Member == b.Member })
+	trusted := 0
+	for i := range t.seats {
+		s := &t.seats[i]
+		if i == 0 || t.seats[i-1].Member.LNN != s.Member.LNN {
+			t.nodes = append(t.nodes, node{first: i})
+		}
+		s.node = len(t.nodes) - 1
+		n := &t.nodes[s.node]
+		n.end = i + 1
+		if s.Fit {
+			n.weight += s.weight
+			t.fit = append(t.fit, i)
+			if !s.HoldDown {
+				trusted++
+			}
+		}
+	}
+	t.open = t.fit
+	if trusted == 0 || trusted == len(t.fit) {
+		return
+	}
+	t.open = make([]int, 0, trusted)
+	for _, i := range t.fit {
+		if !t.seats[i].HoldDown {
+			t.open = append(t.open, i)
+		}
+	}
+}
+
+// compareSeats orders by member; of duplicates the most cautious comes first and is kept.
+func compareSeats(a, b seat) int {
+	if c := compareMembers(a.Member, b.Member); c != 0 {
+		return c
+	}
+	return cmp.Or(
+		compareBools(a.Fit, b.Fit),
+		compareBools(b.HoldDown, a.HoldDown),
+		cmp.Compare(a.weight, b.weight),
+		compareBools(a.Load.usable(cluster.ConnCount), b.Load.usable(cluster.ConnCount)),
+		cmp.Compare(b.Load.Connections, a.Load.Connections),
+		cmp.Compare(b.Load.Throughput, a.Load.Throughput),
+		cmp.Compare(b.Load.CPU, a.Load.CPU),
+		cmp.Compare(b.Load.Age, a.Load.Age),
+		strings.Compare(a.Why, b.Why),
+		strings.Compare(a.Node, b.Node),
+	)
+}
+
+func compareMembers(a, b cluster.Member) int {
+	if a.LNN != b.LNN {
+		return cmp.Compare(a.LNN, b.LNN)
+	}
+	return strings.Compare(a.Interface, b.Interface)
+}
+
+// compareBools orders false before true.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// listAddresses makes one slot for each address, sorted.
+func (t *table) listAddresses() {
+	addresses := t.req.Addresses
+	if !slices.IsSortedFunc(addresses, netip.Addr.Compare) {
+		addresses = slices.Clone(addresses)
+		slices.SortFunc(addresses, netip.Addr.Compare)
+	}
+	t.slots = make([]slot, 0, len(addresses))
+	for i, address := range addresses {
+		if i > 0 && address == addresses[i-1] {
+			continue
+		}
+		t.slots = append(t.slots, slot{address: address, owner: nobody, next: nobody, recNext: nobody, pin: t.req.Pins[address]})
+	}
+}
+
+// joinRecords attaches the statements on record to their slots.
+func (t *table) joinRecords() {
+	current := t.req.Current
+	if !slices.IsSortedFunc(current, compareStatements) {
+		current = slices.Clone(current)
+		slices.SortFunc(current, compareStatements)
+	}
+	at := 0
+	for i, statement := range current {
+		if i > 0 && statement.Address == current[i-1].Address {
+			continue
+		}
+		for at < len(t.slots) && t.slots[at].address.Less(statement.Address) {
+			at++
+		}
+		if at == len(t.slots) || t.slots[at].address != statement.Address {
+			t.gone = append(t.gone, statement)
+			continue
+		}
+		s := &t.slots[at]
+		s.recorded = statement
+		s.recNext = t.seatOf(statement.Next)
+		if owner := t.seatOf(statement.Owner); owner != nobody {
+			t.seats[owner].before++
+		}
+	}
+}
+
+func compareStatements(a, b Statement) int {
+	if c := a.Address.Compare(b.Address); c != 0 {
+		return c
+	}
+	// Of two statements on one address the one that names an owner is kept.
+	return cmp.Or(
+		compareBools(a.Owner.IsZero(), b.Owner.IsZero()),
+		compareMembers(a.Owner, b.Owner),
+		compareBools(a.Next.IsZero(), b.Next.IsZero()),
+		compareMembers(a.Next, b.Next),
+	)
+}
+
+// seatOf finds a member's seat, or nobody.
+func (t *table) seatOf(member cluster.Member) int {
+	if member.IsZero() {
+		return nobody
+	}
+	low, high := 0, len(t.seats)
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if compareMembers(t.seats[middle].Member, member) < 0 {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if low < len(t.seats) && t.seats[low].Member == member {
+		return low
+	}
+	return nobody
+}
+
+// fitSeat is seatOf for members that may hold addresses now.
+func (t *table) fitSeat(member cluster.Member) int {
+	if i := t.seatOf(member); i != nobody && t.seats[i].Fit {
+		return i
+	}
+	return nobody
+}
+
+// give makes a seat the owner of a slot.
+func (t *table) give(s *slot, owner int, why cause) {
+	s.owner, s.why = owner, why
+	t.seats[owner].held++
+	t.nodes[t.seats[owner].node].held++
+}
+
+// weighLoads fills in the loads that a measured failover policy counts. A fit seat whose load is not known or stale
+// counts at the mean of the others.
+func (t *table) weighLoads() {
+	policy := t.req.FailoverPolicy
+	if !measured(policy) {
+		return
+	}
+	sum, known, carried := 0.0, 0, 0.0
+	for _, i := range t.fit {
+		s := &t.seats[i]
+		if !s.Load.usable(policy) {
+			continue
+		}
+		s.known, s.use = true, s.Load.use(policy, int(s.weight))
+		sum += s.use
+		carried += s.use * s.weight
+		known++
+	}
+	if known == 0 || sum == 0 {
+		return // nothing to go by: spread by number
+	}
+	for _, i := range t.fit {
+		if s := &t.seats[i]; !s.known {
+			s.use = sum / float64(known)
+		}
+	}
+	t.byLoad, t.carried = true, carried
+}
