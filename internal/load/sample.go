@@ -40,9 +40,10 @@ type Rate struct {
 
 // share is the part of the link that is in use, 0 to 1.
 func (r Rate) share() (float64, bool) {
-	// Written so that a NaN from elsewhere is not known either.
-	if !(r.LinkBytesPerSecond > 0) || !(r.BytesPerSecond >= 0) {
+	share := r.BytesPerSecond / r.LinkBytesPerSecond
+	// Written so that a share that is no number, from a faulty sender, is not known either.
+	if known := r.LinkBytesPerSecond > 0 && share >= 0; !known {
 		return 0, false
 	}
-	return min(r.BytesPerSecond/r.LinkBytesPerSecond, 1), true
+	return min(share, 1), true
 }
