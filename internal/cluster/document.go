@@ -37,6 +37,7 @@ type node struct {
 	line, column int
 	items        []*node // of lists
 	entries      []entry // of mappings, in the order of the file
+	isDefault    bool    // written out although it is the default
 }
 
 type entry struct {

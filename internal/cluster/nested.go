@@ -74,7 +74,7 @@ func (s pairs[T, K, V]) write(t *T, full bool) *node {
 	if len(*s.field(t)) == 0 && !full {
 		return nil
 	}
-	out := &node{kind: kindMapping}
+	out := &node{kind: kindMapping, isDefault: len(*s.field(t)) == 0}
 	for _, k := range s.keys(t) {
 		key := &node{kind: s.key.kind, text: s.key.format(k)}
 		value := &node{kind: s.value.kind, text: s.value.format((*s.field(t))[k])}

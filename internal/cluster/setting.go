@@ -211,10 +211,11 @@ func readScalar[V any](r *reader, n *node, at place, f form[V]) (v V, ok bool) {
 
 func (s scalar[T, V]) write(t *T, full bool) *node {
 	text := s.form.format(*s.field(t))
-	if !full && text == s.form.format(s.def) {
+	isDefault := text == s.form.format(s.def)
+	if isDefault && (!full || text == "") {
 		return nil
 	}
-	return &node{kind: s.form.kind, text: text}
+	return &node{kind: s.form.kind, text: text, isDefault: isDefault}
 }
 
 func (s scalar[T, V]) check(v *validator, _, at place, t *T) {
@@ -240,6 +241,9 @@ func (s scalar[T, V]) schema() map[string]any {
 		default:
 			if s.form.kind == kindNumber {
 				out["default"] = jsonNumber(def)
+				if s.form.check != nil && s.form.check(s.def) != nil {
+					out["minimum"] = jsonNumber(def) // 0 stands for "not set" below the bounds
+				}
 			} else {
 				out["default"] = def
 			}
@@ -326,10 +330,11 @@ func (s list[T, V]) settle(t *T) {
 
 func (s list[T, V]) write(t *T, full bool) *node {
 	texts := s.texts(*s.field(t))
-	if !full && slices.Equal(texts, s.texts(s.def)) {
+	isDefault := slices.Equal(texts, s.texts(s.def))
+	if isDefault && !full {
 		return nil
 	}
-	out := &node{kind: kindList}
+	out := &node{kind: kindList, isDefault: isDefault}
 	for _, text := range texts {
 		out.items = append(out.items, &node{kind: s.form.kind, text: text})
 	}

@@ -55,15 +55,19 @@ var settingsTable = &table[Settings]{"cluster", []setting[Settings]{
 		help: "how often each node says that it is alive, in milliseconds", field: func(s *Settings) *time.Duration { return &s.HeartbeatInterval }},
 	scalar[Settings, int]{name: "heartbeat-multiplier", def: 3, form: wholeNumber[int](2, 50),
 		help: "how many missed heartbeats mean that a node is gone", field: func(s *Settings) *int { return &s.HeartbeatMultiplier }},
-	group[Settings]{"store", "where the shared truth is kept", &table[Settings]{"store", []setting[Settings]{
-		list[Settings, string]{name: "endpoints", most: maxEndpoints, help: "an external etcd as host:port; none: the agents host the store",
-			form:  text("host:port", checkEndpoint, ""),
-			field: func(s *Settings) *[]string { return &s.StoreEndpoints }},
-	}}},
+	group[Settings]{storeGroup, "where the shared truth is kept", storeTable},
 	list[Settings, uint16]{name: "client-ports", def: []uint16{20, 21, 80, 443, 445, 2049}, most: maxClientPorts, form: portNumber,
 		help: "TCP ports whose established connections count as clients", field: func(s *Settings) *[]uint16 { return &s.ClientPorts }},
 	objects[Settings, Hook]{name: "hooks", help: "commands around the move of an address", table: hookTable,
 		field: func(s *Settings) *[]Hook { return &s.Hooks }, most: maxHooks},
+}}
+
+const storeGroup = "store"
+
+var storeTable = &table[Settings]{"store", []setting[Settings]{
+	list[Settings, string]{name: "endpoints", most: maxEndpoints, help: "an external etcd as host:port; none: the agents host the store",
+		form:  text("host:port", checkEndpoint, ""),
+		field: func(s *Settings) *[]string { return &s.StoreEndpoints }},
 }}
 
 func checkClusterName(s string) error {

@@ -187,9 +187,6 @@ func (v *validator) poolRoutes(p poolAt) {
 // poolMethod checks what only dynamic pools can have.
 func (v *validator) poolMethod(p poolAt) {
 	if p.pool.AllocMethod != AllocStatic || v.broken(p.field("alloc-method")) {
-		if p.pool.AutoUnsuspendDelay > 0 && len(p.pool.SuspendedNodes) == 0 {
-			return // it will count for the next node that is suspended
-		}
 		return
 	}
 	if len(p.pool.Pins) > 0 {
@@ -232,8 +229,8 @@ func (v *validator) check(at place, c *Check) {
 	}{
 		{"path", c.Path != "", http, "http and https"},
 		{"status", len(c.Status) > 0, http, "http and https"},
-		{"program", c.Program != nfsProgram, c.Kind == CheckRPC, "rpc"},
-		{"version", c.Version != nfsVersion, c.Kind == CheckRPC, "rpc"},
+		{"program", c.Program != 0 && c.Program != nfsProgram, c.Kind == CheckRPC, "rpc"},
+		{"version", c.Version != 0 && c.Version != nfsVersion, c.Kind == CheckRPC, "rpc"},
 	} {
 		if extra.present && !extra.ofKind {
 			v.fault(at.field(extra.name), "has no meaning for a check of the kind %s; it is for %s", c.Kind, extra.kinds)
