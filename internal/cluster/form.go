@@ -158,8 +158,12 @@ func dnsName(noun string) form[string] {
 	return f
 }
 
+// looseNumber lets 10.10, which YAML takes for a number, reach the parser that can say what is missing from it.
+var looseNumber = []kind{kindNumber}
+
 var address = form[netip.Addr]{
 	noun:  "an address such as 10.0.0.7 or fd00::7",
+	also:  looseNumber,
 	parse: parseAddress,
 	format: func(a netip.Addr) string {
 		if !a.IsValid() {
@@ -173,6 +177,7 @@ var address = form[netip.Addr]{
 
 var network = form[netip.Prefix]{
 	noun:  "a network such as 10.0.0.0/24",
+	also:  looseNumber,
 	parse: parseNetwork,
 	format: func(p netip.Prefix) string {
 		if !p.IsValid() {
@@ -194,6 +199,7 @@ var network = form[netip.Prefix]{
 
 var addressRange = form[Range]{
 	noun:   "a range of addresses such as 10.0.0.4-10.0.0.6, or one address",
+	also:   looseNumber,
 	parse:  ParseRange,
 	format: Range.String,
 	check:  checkRange,
@@ -202,6 +208,7 @@ var addressRange = form[Range]{
 
 var memberInterface = form[Member]{
 	noun:  "an interface of a node such as 3:ext-1",
+	also:  looseNumber,
 	parse: ParseMember,
 	format: func(m Member) string {
 		return fmt.Sprintf("%d:%s", m.LNN, m.Interface)
@@ -217,6 +224,7 @@ var memberInterface = form[Member]{
 
 var route = form[Route]{
 	noun:  "a route such as 10.1.0.0/16-10.0.0.1 (destination-gateway)",
+	also:  looseNumber,
 	parse: parseRoute,
 	format: func(r Route) string {
 		return network.format(r.Destination) + "-" + address.format(r.Gateway)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"net/netip"
 	"slices"
 )
 
@@ -47,7 +46,7 @@ func (v *validator) serviceSubnet(p poolAt) *subnetAt {
 // nameClaim is a DNS name that something answers to.
 type nameClaim struct {
 	name    string
-	is4     bool
+	family  string
 	service bool // a service name, otherwise a zone or an alias
 	at      place
 	what    string // "the zone of groupnet0.subnet0.pool0"
@@ -56,30 +55,38 @@ type nameClaim struct {
 // conflicts reports whether two claims to one name cannot both stand: in one family, or where one of them is a service
 // name, whose records would stand at the zone's own name.
 func (n nameClaim) conflicts(o nameClaim) bool {
-	return n.is4 == o.is4 || n.service != o.service
+	return n.family == o.family || n.service != o.service
 }
 
 // names refuses DNS names that are claimed twice in one family.
 func (v *validator) names() {
 	claims := map[string][]nameClaim{}
 	for _, s := range v.subnets {
-		v.claim(claims, s.subnet.CIDR, nameClaim{name: s.subnet.ServiceName, service: true, at: s.field("sc-service-name"), what: "the service name of " + s.name})
+		v.claim(claims, nameClaim{family: familyOf(s.subnet, s.index), name: s.subnet.ServiceName, service: true, at: s.field("sc-service-name"), what: "the service name of " + s.name})
 	}
 	for _, p := range v.pools {
-		v.claim(claims, p.subnet.CIDR, nameClaim{name: p.pool.Zone, at: p.field("sc-dns-zone"), what: "the zone of " + p.name})
+		v.claim(claims, nameClaim{family: familyOf(p.subnet, subnetIndex(p)), name: p.pool.Zone, at: p.field("sc-dns-zone"), what: "the zone of " + p.name})
 		for i, alias := range p.pool.ZoneAliases {
-			v.claim(claims, p.subnet.CIDR, nameClaim{name: alias, at: p.field("sc-dns-zone-aliases").item(i), what: "an alias of " + p.name})
+			v.claim(claims, nameClaim{family: familyOf(p.subnet, subnetIndex(p)), name: alias, at: p.field("sc-dns-zone-aliases").item(i), what: "an alias of " + p.name})
 		}
 	}
 	v.sharedZones()
 }
 
-func (v *validator) claim(claims map[string][]nameClaim, cidr netip.Prefix, n nameClaim) {
+// familyOf is IPv4 or IPv6. A subnet whose cidr cannot be read is taken for a family of its own, so that what collides
+// inside it is still found.
+func familyOf(s *Subnet, index string) string {
+	if s.CIDR.IsValid() {
+		return family(s.CIDR.Addr())
+	}
+	return "the family of " + index
+}
+
+func (v *validator) claim(claims map[string][]nameClaim, n nameClaim) {
 	n.name = lowerASCII(n.name)
-	if n.name == "" || v.broken(n.at) || !cidr.IsValid() {
+	if n.name == "" || v.broken(n.at) {
 		return
 	}
-	n.is4 = cidr.Addr().Is4()
 	i := slices.IndexFunc(claims[n.name], n.conflicts)
 	if i < 0 {
 		claims[n.name] = append(claims[n.name], n)
@@ -90,7 +97,7 @@ func (v *validator) claim(claims map[string][]nameClaim, cidr netip.Prefix, n na
 		v.collision(n.at, first.at, "%s is %s as well; a service name and a zone must differ", shown(n.name), first.what)
 		return
 	}
-	v.collision(n.at, first.at, "%s is claimed twice for %s: it is %s already", shown(n.name), family(cidr.Addr()), first.what)
+	v.collision(n.at, first.at, "%s is claimed twice in one family: it is %s already", shown(n.name), first.what)
 }
 
 // sharedZones warns of a zone whose two families are answered under different service names: its NS record has room for

@@ -76,6 +76,7 @@ func (v *validator) numbersText() string {
 		numbers = append(numbers, n.LNN)
 	}
 	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
 	var words []string
 	for i, n := range numbers {
 		if i == 8 {
