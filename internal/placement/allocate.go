@@ -7,7 +7,7 @@ import "slices"
 // While no candidate is fit the statements on record stay, as far as their members still are candidates: doing nothing
 // beats a wrong move.
 func Allocate(req Request) Result {
-	t := newTable(req)
+	t := newTable(req, nil)
 	t.allocate()
 	return t.result()
 }
@@ -137,6 +137,9 @@ func (t *table) shares(count int, had []int) []int {
 		n := t.seats[i].node
 		nodeShare[n]++
 		t.keys[i].wants--
+		if !t.req.Rebalance { // in a rebalance saving moves comes first
+			t.keys[i].dealt++
+		}
 		for j := t.nodes[n].first; j < t.nodes[n].end; j++ {
 			t.setKey(j, share[j], nodeShare[n])
 		}

@@ -19,7 +19,7 @@ func measured(policy cluster.Policy) bool {
 func clampWeight(weight int) int { return min(max(weight, 1), MaxWeight) }
 
 // usable reports whether the load may be counted: known, fresh and a number.
-func (l Load) usable(policy cluster.Policy) bool {
+func (l *Load) usable(policy cluster.Policy) bool {
 	if !l.Known || l.Stale {
 		return false
 	}
@@ -35,11 +35,11 @@ func (l Load) usable(policy cluster.Policy) bool {
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // use is how much of a node's capacity is in use under policy: connections for each unit of weight, or the share of the
-// link or of the processor. Shares already are relative to the node's size.
-func (l Load) use(policy cluster.Policy, weight int) float64 {
+// link or of the processor. Shares already are relative to the node's size. inverse is 1/weight.
+func (l *Load) use(policy cluster.Policy, inverse float64) float64 {
 	switch policy {
 	case cluster.ConnCount:
-		return float64(max(l.Connections, 0)) / float64(weight)
+		return float64(max(l.Connections, 0)) * inverse
 	case cluster.Throughput:
 		return max(l.Throughput, 0)
 	case cluster.CPUUsage:

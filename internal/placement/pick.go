@@ -8,6 +8,7 @@ import "math"
 type key struct {
 	seat    float64 // (2n+1)/weight of the seat
 	node    float64 // (2n+1)/weight of its node: among equal seats, those of the emptier node first
+	dealt   int32   // addresses of the one dead owner that it is to get: so that they go to different ones
 	wants   int32   // addresses that are on record for it and not yet its own: those first, as it saves a move
 	crowd   int32   // tie-break by what else it is charged with
 	scatter uint32  // last tie-break, different for each pool, so that remainders do not pile up on one node
@@ -17,6 +18,9 @@ type key struct {
 func (a *key) less(b *key) bool {
 	if a.node != b.node {
 		return a.node < b.node
+	}
+	if a.dealt != b.dealt {
+		return a.dealt < b.dealt
 	}
 	if (a.wants > 0) != (b.wants > 0) {
 		return a.wants > 0
@@ -42,7 +46,7 @@ func (t *table) resetKeys() {
 	}
 	for i := range t.keys {
 		t.setKey(i, 0, 0)
-		t.keys[i].wants = 0
+		t.keys[i].wants, t.keys[i].dealt = 0, 0
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // Explain says who holds an address of a dynamic pool, who is next, and why, in the words of the Decision that Allocate
 // would give if it were to change. False if the address is not one of the request's.
 func Explain(req Request, address netip.Addr) (Decision, bool) {
-	t := newTable(req)
+	t := newTable(req, nil)
 	t.allocate()
 	for i := range t.slots {
 		if t.slots[i].address == address {
@@ -81,10 +81,10 @@ func (t *table) teller() *teller {
 		s := &t.seats[i]
 		switch {
 		case !s.Fit:
-			tell.leftOut = append(tell.leftOut, Excluded{Name: tell.names[i], Reason: orUnknown(s.Why)})
+			tell.leftOut = append(tell.leftOut, Excluded{Name: tell.names[i], Reason: t.whyUnfit(i)})
 			continue
 		case s.HoldDown && len(t.open) < len(t.fit):
-			tell.leftOut = append(tell.leftOut, Excluded{Name: tell.names[i], Reason: "in hold-down: " + orUnknown(s.Why)})
+			tell.leftOut = append(tell.leftOut, Excluded{Name: tell.names[i], Reason: "in hold-down: " + t.whyUnfit(i)})
 		}
 		considered := Considered{Name: tell.names[i], Weight: int(s.weight), Note: notes[i]}
 		if t.byLoad {
@@ -98,13 +98,6 @@ func (t *table) teller() *teller {
 		tell.among = append(tell.among, considered)
 	}
 	return tell
-}
-
-func orUnknown(why string) string {
-	if why == "" {
-		return "no reason given"
-	}
-	return why
 }
 
 // seatNames writes the members as operators do. All share one string, as there may be thousands in a plan.
@@ -218,7 +211,7 @@ func (tell *teller) pinReason(s *slot) string {
 		return ""
 	}
 	if pin != nobody && tell.t.seats[pin].Fit {
-		return "; pinned to " + tell.names[pin] + ", which is in hold-down (" + orUnknown(tell.t.seats[pin].Why) +
+		return "; pinned to " + tell.names[pin] + ", which is in hold-down (" + tell.t.whyUnfit(pin) +
 			"): the address returns when that is over"
 	}
 	return "; pinned to " + tell.unfit(s.pin) + ": the address returns when it is fit"
@@ -262,5 +255,5 @@ func (tell *teller) unfit(member cluster.Member) string {
 	case tell.t.seats[i].Fit:
 		return tell.names[i] + " is fit" // only reached for a next that is the owner itself
 	}
-	return tell.names[i] + " is not fit (" + orUnknown(tell.t.seats[i].Why) + ")"
+	return tell.names[i] + " is not fit (" + tell.t.whyUnfit(i) + ")"
 }

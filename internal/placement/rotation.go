@@ -53,6 +53,7 @@ type Rotation struct {
 type turnOf struct {
 	lnn     int
 	weight  int
+	inverse float64  // 1/weight
 	step    position // turn/weight; 0: the weight is not known yet
 	start   position // where its next answer starts
 	pending uint32   // merged answers that wait for the weight to be known
@@ -78,8 +79,11 @@ func (r *Rotation) Ignored() uint64 { return r.ignored }
 // the node's last sample counts as a connection or as one hundredth of a node of weight 1; equal nodes are taken by
 // turns, the lower LNN first. A node whose load is not known or stale counts at the mean of the others.
 func (r *Rotation) Pick(policy cluster.Policy, choices []Choice) int {
-	r.prepare(choices)
-	best := r.choose(policy, choices)
+	best, usual := r.quickChoice(policy, choices)
+	if !usual {
+		r.prepare(choices)
+		best = r.choose(policy, choices)
+	}
 	if best < 0 {
 		return best
 	}
@@ -158,6 +162,7 @@ func (r *Rotation) align(choices []Choice) {
 func (r *Rotation) setWeight(t *turnOf, weight int) {
 	t.weight = weight
 	t.step = turn / position(clampWeight(weight))
+	t.inverse = 1 / float64(clampWeight(weight))
 	if t.pending == 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -21,6 +22,38 @@ func (r *Rotation) choose(policy cluster.Policy, choices []Choice) int {
 		}
 	}
 	return best
+}
+
+// quickChoice does the work of prepare and choose in one pass for the usual case: the same nodes as at the last Pick, all
+// taking part as then, and under a measured policy all with a load that counts. It changes nothing. False: not usual.
+func (r *Rotation) quickChoice(policy cluster.Policy, choices []Choice) (best int, usual bool) {
+	if len(choices) != r.aligned {
+		return -1, false
+	}
+	byLoad := measured(policy)
+	behind := r.now - min(r.now, maxLag)
+	best, least, first := -1, 0.0, position(0)
+	turns := r.turns[:len(choices)]
+	for i := range turns {
+		c, t := &choices[i], &turns[i]
+		if t.lnn != c.LNN || t.weight != c.Weight || t.taking != c.Eligible || t.step == 0 {
+			return -1, false
+		}
+		if !c.Eligible {
+			continue
+		}
+		if t.start < behind || byLoad && !c.Load.usable(policy) {
+			return -1, false
+		}
+		score, at := 0.0, t.start+t.step/2
+		if byLoad {
+			score = t.loadScore(policy, &c.Load)
+		}
+		if best < 0 || score < least || score == least && (at < first || at == first && t.lnn < turns[best].lnn) {
+			best, least, first = i, score, at
+		}
+	}
+	return best, true
 }
 
 // before reports whether the turn of choice i lies before the one of choice j. What counts is the middle of the next
@@ -46,8 +79,8 @@ func (r *Rotation) survey(policy cluster.Policy, choices []Choice) survey {
 			continue
 		}
 		s.known++
-		s.meanUse += c.Load.use(policy, clampWeight(c.Weight))
-		s.meanAnswers += r.answersCount(policy, i)
+		s.meanUse += r.turns[i].use(policy, &c.Load)
+		s.meanAnswers += r.turns[i].answersCount(policy)
 	}
 	if s.known > 0 {
 		s.meanUse /= float64(s.known)
@@ -56,14 +89,21 @@ func (r *Rotation) survey(policy cluster.Policy, choices []Choice) survey {
 	return s
 }
 
-// answersCount is what the answers of choice i since its last sample count for.
-func (r *Rotation) answersCount(policy cluster.Policy, i int) float64 {
-	t := &r.turns[i]
-	count := float64(t.answers) / float64(clampWeight(t.weight))
+// use is how much of the node's capacity was in use at its sample: connections for each unit of weight, or a share.
+func (t *turnOf) use(policy cluster.Policy, load *Load) float64 { return load.use(policy, t.inverse) }
+
+// answersCount is what the answers since the node's last sample count for, in the same measure.
+func (t *turnOf) answersCount(policy cluster.Policy) float64 {
+	count := float64(t.answers) * t.inverse
 	if policy != cluster.ConnCount {
 		count *= answerShare
 	}
 	return count
+}
+
+// loadScore is the load of a node whose sample counts.
+func (t *turnOf) loadScore(policy cluster.Policy, load *Load) float64 {
+	return t.use(policy, load) + t.answersCount(policy)
 }
 
 func (r *Rotation) chooseByLoad(policy cluster.Policy, choices []Choice, s survey) int {
@@ -83,11 +123,11 @@ func (r *Rotation) chooseByLoad(policy cluster.Policy, choices []Choice, s surve
 // score is the load of a choice. One without a load that counts stands at the mean of the others' samples; its own
 // answers are counted as far as the others have got answers too, as no sample will ever set them back.
 func (r *Rotation) score(policy cluster.Policy, c *Choice, i int, s survey) float64 {
-	answers := r.answersCount(policy, i)
+	t := &r.turns[i]
 	if c.Load.usable(policy) {
-		return c.Load.use(policy, clampWeight(c.Weight)) + answers
+		return t.loadScore(policy, &c.Load)
 	}
-	return s.meanUse + min(answers, s.meanAnswers)
+	return s.meanUse + min(t.answersCount(policy), s.meanAnswers)
 }
 
 // Explain is the Decision that the next Pick with these arguments will make, without making it.
@@ -103,7 +143,7 @@ func (r *Rotation) Explain(policy cluster.Policy, choices []Choice, now time.Tim
 	for i := range choices {
 		c := &choices[i]
 		if !c.Eligible {
-			d.LeftOut = append(d.LeftOut, Excluded{Name: c.Name, Reason: orUnknown(c.Why)})
+			d.LeftOut = append(d.LeftOut, Excluded{Name: c.Name, Reason: cmp.Or(c.Why, noReason)})
 			continue
 		}
 		considered := Considered{Name: c.Name, Weight: clampWeight(c.Weight)}

@@ -14,7 +14,7 @@ import (
 // nobody holds and that is pinned goes to its pin or to nobody.
 func AllocateStatic(req Request) Result {
 	req.FailoverPolicy = ""
-	t := newTable(req)
+	t := newTable(req, nil)
 	for i := range t.slots {
 		s := &t.slots[i]
 		if owner := t.seatOf(s.recorded.Owner); owner != nobody && t.seats[owner].held == 0 {

@@ -10,6 +10,7 @@ func (t *table) chooseNexts() {
 		t.keys[i].crowd = int32(t.seats[i].nexts)
 	}
 	plan := make([]int, len(t.seats))
+	least := t.lightest(t.fit, 0, 0)
 	mean := 0.0
 	if t.byLoad {
 		mean = t.meanAddressLoad()
@@ -24,6 +25,7 @@ func (t *table) chooseNexts() {
 			t.nextOnSameNode(n, slots)
 		case t.byLoad:
 			t.nextByLoad(n, slots, list, plan, mean)
+		case t.alreadyEven(n, slots, list, plan, least):
 		default:
 			t.nextByNumber(n, slots, list, plan)
 		}
@@ -80,6 +82,32 @@ func (t *table) onRecord(s *slot, n int, list []int) int {
 	return i
 }
 
+// alreadyEven keeps the nexts on record if each of them may stay, no node is next twice, and none holds more than the
+// lightest seat of all: no plan is more even. It is the usual case, and this shows it without looking at every seat; where
+// it says no, nextByNumber may still come to the same plan.
+func (t *table) alreadyEven(n int, slots []*slot, list, plan []int, least int) bool {
+	even := true
+	floor := &t.keys[least]
+	marked := 0
+	for _, s := range slots {
+		i := t.onRecord(s, n, list)
+		if i == nobody || plan[t.nodes[t.seats[i].node].first] > 0 ||
+			t.keys[i].seat > floor.seat || t.keys[i].node > floor.node {
+			even = false
+			break
+		}
+		plan[t.nodes[t.seats[i].node].first]++
+		marked++
+	}
+	for _, s := range slots[:marked] {
+		plan[t.nodes[t.seats[s.recNext].node].first] = 0
+		if even {
+			s.next = s.recNext
+		}
+	}
+	return even
+}
+
 // nextByNumber plans the addresses of node n so that the others are as even as they can be after its death. Of equal
 // plans it takes the one that changes fewest nexts on record.
 func (t *table) nextByNumber(n int, slots []*slot, list []int, plan []int) {
@@ -94,6 +122,7 @@ func (t *table) nextByNumber(n int, slots []*slot, list []int, plan []int) {
 		i := t.lightest(list, skip, end)
 		plan[i]++
 		t.keys[i].wants--
+		t.keys[i].dealt++
 		t.chargeNext(i, 1)
 		t.plannedKeys(t.seats[i].node, plan)
 	}
@@ -118,7 +147,7 @@ func (t *table) nextByNumber(n int, slots []*slot, list []int, plan []int) {
 	}
 	for _, s := range slots {
 		t.setNodeKeys(t.seats[s.next].node)
-		t.keys[s.next].wants = 0
+		t.keys[s.next].wants, t.keys[s.next].dealt = 0, 0
 		if s.recNext != nobody {
 			t.keys[s.recNext].wants = 0
 		}

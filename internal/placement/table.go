@@ -14,14 +14,15 @@ const nobody = -1
 
 // seat is one candidate while its pool is being allocated.
 type seat struct {
-	Candidate
+	*Candidate
+	Fit    bool // as the candidate's, but not when it is down in a plan
+	known  bool // use comes from a sample of its own
 	weight float64
 	node   int     // index of its node in table.nodes
 	before int     // addresses it held on record
 	held   int     // addresses it holds in the proposal
 	nexts  int     // addresses it is next for in the proposal
 	use    float64 // under a measured policy: its load, or the mean of the others when that is unknown or stale
-	known  bool    // use comes from a sample of its own
 }
 
 // node is one node with its seats, which are neighbours in table.seats.
@@ -58,6 +59,7 @@ const (
 // table is one pool while it is being allocated: seats sorted by member, slots sorted by address.
 type table struct {
 	req     Request
+	down    []int // LNNs of nodes that are taken as down
 	seats   []seat
 	nodes   []node
 	slots   []slot
@@ -69,8 +71,9 @@ type table struct {
 	carried float64     // under byLoad: what the seats whose load is known carry together
 }
 
-func newTable(req Request) *table {
-	t := &table{req: req}
+// newTable lays out a request, with the nodes of the LNNs in down taken as unfit.
+func newTable(req Request, down []int) *table {
+	t := &table{req: req, down: down}
 	t.seatCandidates()
 	t.listAddresses()
 	t.joinRecords()
@@ -80,26 +83,21 @@ func newTable(req Request) *table {
 
 // seatCandidates sorts the candidates by member, drops duplicates and nobodies, and groups them by node.
 func (t *table) seatCandidates() {
-	t.seats = make([]seat, 0, len(t.req.Candidates))
-	for _, candidate := range t.req.Candidates {
-		if candidate.Member.IsZero() {
-			continue
-		}
-		t.seats = append(t.seats, seat{Candidate: candidate, weight: float64(clampWeight(candidate.Weight))})
-	}
-	if !slices.IsSortedFunc(t.seats, compareSeats) {
-		slices.SortFunc(t.seats, compareSeats)
-	}
-	t.seats = slices.CompactFunc(t.seats, func(a, b seat) bool { return a.Member == b.Member })
+	candidates := sortedCandidates(t.req.Candidates)
+	t.seats = make([]seat, len(candidates))
+	t.nodes = make([]node, 0, len(candidates))
+	t.fit = make([]int, 0, len(candidates))
 	trusted := 0
-	for i := range t.seats {
-		s := &t.seats[i]
-		if i == 0 || t.seats[i-1].Member.LNN != s.Member.LNN {
+	for i := range candidates {
+		candidate := &candidates[i]
+		if i == 0 || candidates[i-1].Member.LNN != candidate.Member.LNN {
 			t.nodes = append(t.nodes, node{first: i})
 		}
-		s.node = len(t.nodes) - 1
-		n := &t.nodes[s.node]
+		n := &t.nodes[len(t.nodes)-1]
 		n.end = i + 1
+		s := &t.seats[i]
+		s.Candidate, s.node, s.weight = candidate, len(t.nodes)-1, float64(clampWeight(candidate.Weight))
+		s.Fit = candidate.Fit && !slices.Contains(t.down, candidate.Member.LNN)
 		if s.Fit {
 			n.weight += s.weight
 			t.fit = append(t.fit, i)
@@ -120,16 +118,33 @@ func (t *table) seatCandidates() {
 	}
 }
 
-// compareSeats orders by member; of duplicates the most cautious comes first and is kept.
-func compareSeats(a, b seat) int {
-	if c := compareMembers(a.Member, b.Member); c != 0 {
-		return c
+// sortedCandidates gives the candidates in order, each member once. It copies only what is out of order.
+func sortedCandidates(candidates []Candidate) []Candidate {
+	inOrder := true
+	for i := range candidates {
+		member := candidates[i].Member
+		if member.IsZero() || i > 0 && compareMembers(candidates[i-1].Member, member) >= 0 {
+			inOrder = false
+			break
+		}
 	}
+	if inOrder {
+		return candidates
+	}
+	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return c.Member.IsZero() })
+	slices.SortFunc(candidates, compareCandidates)
+	return slices.CompactFunc(candidates, func(a, b Candidate) bool { return a.Member == b.Member })
+}
+
+// compareCandidates orders by member; of duplicates the most cautious comes first and is kept.
+func compareCandidates(a, b Candidate) int {
 	return cmp.Or(
+		compareMembers(a.Member, b.Member),
 		compareBools(a.Fit, b.Fit),
 		compareBools(b.HoldDown, a.HoldDown),
-		cmp.Compare(a.weight, b.weight),
-		compareBools(a.Load.usable(cluster.ConnCount), b.Load.usable(cluster.ConnCount)),
+		cmp.Compare(a.Weight, b.Weight),
+		compareBools(a.Load.Known, b.Load.Known),
+		compareBools(b.Load.Stale, a.Load.Stale),
 		cmp.Compare(b.Load.Connections, a.Load.Connections),
 		cmp.Compare(b.Load.Throughput, a.Load.Throughput),
 		cmp.Compare(b.Load.CPU, a.Load.CPU),
@@ -262,7 +277,7 @@ func (t *table) weighLoads() {
 		if !s.Load.usable(policy) {
 			continue
 		}
-		s.known, s.use = true, s.Load.use(policy, int(s.weight))
+		s.known, s.use = true, s.Load.use(policy, 1/s.weight)
 		sum += s.use
 		carried += s.use * s.weight
 		known++
@@ -277,3 +292,18 @@ func (t *table) weighLoads() {
 	}
 	t.byLoad, t.carried = true, carried
 }
+
+// whyUnfit is the reason for messages why a seat is not fit or in hold-down.
+func (t *table) whyUnfit(i int) string {
+	s := &t.seats[i]
+	switch {
+	case s.Candidate.Fit && !s.Fit:
+		return "down in this plan"
+	case s.Why == "":
+		return noReason
+	}
+	return s.Why
+}
+
+// noReason stands where a caller left the reason empty.
+const noReason = "no reason given"
