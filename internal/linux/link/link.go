@@ -133,6 +133,7 @@ const (
 type Change struct {
 	Kind      ChangeKind
 	Interface int          // index; 0 for Overrun
+	Carrier   bool         // for LinkChanged: whether the interface had carrier at that moment; it may be gone or back since
 	Address   netip.Prefix // for AddressRemoved
 }
 

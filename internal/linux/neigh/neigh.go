@@ -53,7 +53,7 @@ type port struct {
 }
 
 // writeTimeout bounds the wait for room in the device's queue, for one call of Announce.
-const writeTimeout = 200 * time.Millisecond
+const writeTimeout = 20 * time.Millisecond
 
 // Open returns an Announcer. in calls a function on a thread of the network namespace to work in; nil means that the
 // process lives in one namespace. Everything but Open needs CAP_NET_RAW.

@@ -61,7 +61,7 @@ func (f *Fake) SetInterface(i link.Interface) {
 	} else {
 		f.interfaces = append(f.interfaces, i)
 	}
-	f.tell(link.Change{Kind: link.LinkChanged, Interface: i.Index})
+	f.tell(link.Change{Kind: link.LinkChanged, Interface: i.Index, Carrier: i.Carrier})
 }
 
 // RemoveInterface takes an interface away, with its addresses and routes, as the kernel does.

@@ -36,8 +36,18 @@ type Fake struct {
 }
 
 type watcher struct {
-	iface string
-	heard func(neigh.Claim)
+	iface  string
+	claims chan neigh.Claim
+}
+
+// watchBuffer is how many claims wait for a watcher; what has no room is lost, as in a socket.
+const watchBuffer = 256
+
+func (w watcher) tell(address netip.Addr, mac net.HardwareAddr) {
+	select {
+	case w.claims <- neigh.Claim{Address: address, MAC: bytes.Clone(mac), Interface: w.iface}:
+	default:
+	}
 }
 
 // New returns an announcer without interfaces.
@@ -104,10 +114,9 @@ func (f *Fake) Probed() []netip.Addr {
 // Claim lets a stranger claim an address; every watched interface hears it.
 func (f *Fake) Claim(address netip.Addr, mac net.HardwareAddr) {
 	f.mu.Lock()
-	watchers := f.others("")
-	f.mu.Unlock()
-	for _, w := range watchers {
-		w.heard(neigh.Claim{Address: address, MAC: bytes.Clone(mac), Interface: w.iface})
+	defer f.mu.Unlock()
+	for _, w := range f.others("") {
+		w.tell(address, mac)
 	}
 }
 
@@ -153,22 +162,20 @@ func (f *Fake) check(iface string, addresses []netip.Addr) (net.HardwareAddr, er
 // Announce is neigh.Announcer.Announce.
 func (f *Fake) Announce(iface string, addresses []netip.Addr) error {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	mac, err := f.check(iface, addresses)
 	if err == nil {
 		err = f.fail
 	}
 	if err != nil {
-		f.mu.Unlock()
 		return fmt.Errorf("announcing on %s: %w", iface, err)
 	}
 	for _, a := range addresses {
 		f.sent = append(f.sent, Sent{time.Now(), iface, a, bytes.Clone(mac)})
 	}
-	watchers := f.others(iface)
-	f.mu.Unlock()
-	for _, w := range watchers {
+	for _, w := range f.others(iface) {
 		for _, a := range addresses {
-			w.heard(neigh.Claim{Address: a, MAC: bytes.Clone(mac), Interface: w.iface})
+			w.tell(a, mac)
 		}
 	}
 	return nil
@@ -208,11 +215,20 @@ func (f *Fake) Watch(ctx context.Context, iface string, heard func(neigh.Claim))
 	}
 	id := f.nextID
 	f.nextID++
-	f.watchers[id] = watcher{iface, heard}
+	claims := make(chan neigh.Claim, watchBuffer)
+	f.watchers[id] = watcher{iface, claims}
 	f.mu.Unlock()
-	<-ctx.Done()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.watchers, id)
-	return nil
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.watchers, id)
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case c := <-claims:
+			heard(c)
+		}
+	}
 }
