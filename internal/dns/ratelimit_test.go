@@ -1,0 +1,208 @@
+package dns
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// TestRateLimit: a prefix that asks too much gets silence and, every second time, a truncated response; others are not
+// touched; TCP and a valid cookie are never limited; in a second it has earned a second's worth again.
+func TestRateLimit(t *testing.T) {
+	a := newTestAnswerer(t, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 10, Burst: 20}})
+	plain := asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)
+	type tally struct{ answered, slipped, silent int }
+	flood := func(req Request, n int) (c tally) {
+		for range n {
+			wire, outcome := a.Answer(nil, req)
+			switch {
+			case outcome.Dropped == DropRateLimited && len(wire) == 0:
+				c.silent++
+			case outcome.Slipped && outcome.Truncated && len(wire) == len(plain):
+				c.slipped++
+			case outcome == (Outcome{}):
+				c.answered++
+			default:
+				t.Fatalf("outcome %+v, %d octets", outcome, len(wire))
+			}
+		}
+		return c
+	}
+	from := func(client string, at time.Duration) Request {
+		r := udp(plain)
+		r.Client, r.Now = netip.MustParseAddr(client), testNow.Add(at)
+		return r
+	}
+	for _, c := range []struct {
+		why  string
+		req  Request
+		want tally
+	}{
+		{"the burst, then the limit", from("192.0.2.1", 0), tally{20, 40, 40}},
+		{"a neighbour in the /24", from("192.0.2.200", 0), tally{0, 50, 50}},
+		{"the next /24", from("192.0.3.1", 0), tally{20, 40, 40}},
+		{"IPv4 inside IPv6 is IPv4", from("::ffff:192.0.2.7", 0), tally{0, 50, 50}},
+		{"a second later", from("192.0.2.1", time.Second), tally{10, 45, 45}},
+		{"a clock set back earns nothing", from("192.0.2.1", 0), tally{0, 50, 50}},
+		{"IPv6", from("2001:db8:0:1ff::1", 0), tally{20, 40, 40}},
+		{"a neighbour in the /56", from("2001:db8:0:100::2", 0), tally{0, 50, 50}},
+		{"the next /56", from("2001:db8:0:200::1", 0), tally{20, 40, 40}},
+	} {
+		if got := flood(c.req, 100); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.why, got, c.want)
+		}
+	}
+	overTCP := from("192.0.2.1", 0)
+	overTCP.TCP = true
+	if got := flood(overTCP, 100); got.answered != 100 {
+		t.Errorf("over TCP: %+v", got)
+	}
+}
+
+// TestRateLimitAndCookies: over the limit, a client cookie gets BADCOOKIE with the server cookie instead of truncation,
+// and with that the client is served.
+func TestRateLimitAndCookies(t *testing.T) {
+	a := newTestAnswerer(t, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 1, Burst: 1}})
+	withCookie := func(cookie []byte) Request {
+		return udp(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA, edns: true,
+			options: []dnsmessage.Option{{Code: optionCookie, Data: cookie}}}.pack(t))
+	}
+	a.Answer(nil, withCookie([]byte("12345678")))
+	a.Answer(nil, withCookie([]byte("12345678")))
+	m := ask(t, a, withCookie([]byte("12345678")))
+	if rcodeOf(m) != rcodeBadCookie || m.Truncated || len(m.Answers) != 0 {
+		t.Fatalf("over the limit: %v, %+v", rcodeOf(m), m)
+	}
+	proven := withCookie([]byte(cookieOf(t, m)))
+	for range 100 {
+		if m := ask(t, a, proven); len(m.Answers) != 1 {
+			t.Fatalf("with a server cookie: %+v", m)
+		}
+	}
+}
+
+// TestRateTableBound: more prefixes than the table holds push out the fullest bucket, which is counted, and a prefix
+// under fire is not pushed out by idle ones.
+func TestRateTableBound(t *testing.T) {
+	l := newRateLimiter(RateLimit{PerSecond: 1, Burst: 5, Prefixes: bucketWays})
+	attacked := netip.MustParseAddr("198.51.100.1")
+	for range 10 {
+		l.take(attacked, testNow)
+	}
+	for i := range 100 {
+		l.take(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), testNow)
+		if got := l.take(attacked, testNow); got == allowed {
+			t.Fatalf("after %d other prefixes the attacked one is forgotten", i+1)
+		}
+	}
+	if got := l.evicted(); got != 100-(bucketWays-1) {
+		t.Errorf("%d evictions", got)
+	}
+	before := l.evicted()
+	for i := range 100 { // those that are full again have nothing to forget
+		l.take(netip.AddrFrom4([4]byte{10, 1, byte(i), 1}), testNow.Add(time.Duration(i+1)*time.Hour))
+	}
+	if got := l.evicted() - before; got != 0 {
+		t.Errorf("%d evictions of full buckets", got)
+	}
+	if newRateLimiter(RateLimit{Off: true}) != nil {
+		t.Error("the limit is on though switched off")
+	}
+}
+
+// TestLimitedAnswersDoNotTurn: a query over the limit does not advance the rotation.
+func TestLimitedAnswersDoNotTurn(t *testing.T) {
+	a := newTestAnswerer(t, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 1, Burst: 1}})
+	message := asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)
+	for range 4 {
+		a.Answer(nil, udp(message))
+	}
+	if got := addressesOf(ask(t, a, tcp(message))); nodeOf(got[0]) != 2 {
+		t.Errorf("second answer is of node %d, want 2", nodeOf(got[0]))
+	}
+}
+
+// FuzzAnswer: whatever arrives, there is no panic; a response unpacks, is within its limit, repeats the id and, where it
+// has a question, that question; and over UDP a slip is no larger than the query with an OPT record.
+func FuzzAnswer(f *testing.F) {
+	for _, row := range rcodeTable {
+		f.Add(row.q.pack(f), false)
+	}
+	f.Add(asked{name: "ssip.example.com.", qtype: dnsmessage.TypeNS, edns: true, do: true, udpSize: 1,
+		options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}, {Code: optionClientSubnet, Data: []byte("\x00\x01\x18\x00\x0a\x00\x01")}}}.pack(f), true)
+	f.Add([]byte("\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x01\xc0\x0c\x00\x01\x00\x01"), false)
+	a := newTestAnswerer(f, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 1, Burst: 100000}})
+	f.Fuzz(func(t *testing.T, message []byte, overTCP bool) {
+		req := udp(message)
+		req.TCP = overTCP
+		prefix := []byte("before")
+		out, outcome := a.Answer(prefix, req)
+		if !bytes.HasPrefix(out, prefix) {
+			t.Fatal("what stood before the response is gone")
+		}
+		wire := out[len(prefix):]
+		if outcome.Dropped != DropNone {
+			if len(wire) != 0 {
+				t.Fatal("a dropped query has a response")
+			}
+			return
+		}
+		limit := ourUDPLimit
+		if overTCP {
+			limit = 65535
+		}
+		if len(wire) < headerSize || len(wire) > limit {
+			t.Fatalf("%d octets", len(wire))
+		}
+		if !bytes.Equal(wire[:2], message[:2]) || wire[2]&0x80 == 0 {
+			t.Fatalf("header %x for %x", wire[:12], message[:12])
+		}
+		if questions := wire[5]; questions > 0 {
+			var p dnsmessage.Parser
+			if _, err := p.Start(wire); err != nil || p.SkipAllQuestions() != nil {
+				t.Fatalf("the question does not parse: %x", wire)
+			}
+			if end := questionEnd(wire); !bytes.Equal(wire[headerSize:end], message[headerSize:end]) {
+				t.Fatalf("question %x for %x", wire[headerSize:end], message[headerSize:])
+			}
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(wire); err != nil && !bytes.Contains(message[headerSize:], []byte(".")) {
+			t.Fatalf("the response does not unpack: %v\n%x", err, wire)
+		}
+	})
+}
+
+// questionEnd is where the only question of a message ends.
+func questionEnd(m []byte) int {
+	off := headerSize
+	for m[off] != 0 {
+		off += 1 + int(m[off])
+	}
+	return off + 5
+}
+
+// BenchmarkAnswer is one answer by policy, without the sockets.
+func BenchmarkAnswer(b *testing.B) {
+	for name, q := range map[string]asked{
+		"plain": {name: "cluster.example.com.", qtype: dnsmessage.TypeA},
+		"edns":  {name: "cluster.example.com.", qtype: dnsmessage.TypeA, edns: true},
+		"cookie": {name: "cluster.example.com.", qtype: dnsmessage.TypeA, edns: true,
+			options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}},
+		"wildcard": {name: "bucket.cluster.example.com.", qtype: dnsmessage.TypeA, edns: true},
+		"nxdomain": {name: "a.b.c.plain.example.org.", qtype: dnsmessage.TypeA, edns: true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			a := newTestAnswerer(b, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 1e9}})
+			req := udp(q.pack(b))
+			out := make([]byte, 0, ourUDPLimit)
+			b.ReportAllocs()
+			for b.Loop() {
+				a.Answer(out, req)
+			}
+		})
+	}
+}
