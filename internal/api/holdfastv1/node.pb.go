@@ -190,6 +190,7 @@ const (
 	ModifyRequest_subnet   ModifyRequest_ObjectKind = 3
 	ModifyRequest_pool     ModifyRequest_ObjectKind = 4
 	ModifyRequest_rule     ModifyRequest_ObjectKind = 5
+	ModifyRequest_check    ModifyRequest_ObjectKind = 6
 )
 
 // Enum value maps for ModifyRequest_ObjectKind.
@@ -201,6 +202,7 @@ var (
 		3: "subnet",
 		4: "pool",
 		5: "rule",
+		6: "check",
 	}
 	ModifyRequest_ObjectKind_value = map[string]int32{
 		"cluster":  0,
@@ -209,6 +211,7 @@ var (
 		"subnet":   3,
 		"pool":     4,
 		"rule":     5,
+		"check":    6,
 	}
 )
 
@@ -1740,7 +1743,7 @@ func (x *ApplyConfigRequest) GetName() string {
 type ModifyRequest struct {
 	state      protoimpl.MessageState   `protogen:"open.v1"`
 	ObjectKind ModifyRequest_ObjectKind `protobuf:"varint,1,opt,name=object_kind,json=objectKind,proto3,enum=holdfast.v1.ModifyRequest_ObjectKind" json:"object_kind,omitempty"`
-	// Dotted id ("groupnet0.subnet0.pool0"; a rule adds its name), a node's name, or empty for the cluster.
+	// Dotted id ("groupnet0.subnet0.pool0"; a rule or a check adds its name), a node's name, or empty for the cluster.
 	Id      string             `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Verb    ModifyRequest_Verb `protobuf:"varint,3,opt,name=verb,proto3,enum=holdfast.v1.ModifyRequest_Verb" json:"verb,omitempty"`
 	Edits   []*Edit            `protobuf:"bytes,4,rep,name=edits,proto3" json:"edits,omitempty"`
@@ -4917,7 +4920,7 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12+\n" +
 	"\x11expected_revision\x18\x02 \x01(\x03R\x10expectedRevision\x124\n" +
 	"\aoptions\x18\x03 \x01(\v2\x1a.holdfast.v1.ChangeOptionsR\aoptions\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"\xa7\x03\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\xb2\x03\n" +
 	"\rModifyRequest\x12F\n" +
 	"\vobject_kind\x18\x01 \x01(\x0e2%.holdfast.v1.ModifyRequest.ObjectKindR\n" +
 	"objectKind\x12\x0e\n" +
@@ -4925,7 +4928,7 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04verb\x18\x03 \x01(\x0e2\x1f.holdfast.v1.ModifyRequest.VerbR\x04verb\x12'\n" +
 	"\x05edits\x18\x04 \x03(\v2\x11.holdfast.v1.EditR\x05edits\x124\n" +
 	"\aoptions\x18\x05 \x01(\v2\x1a.holdfast.v1.ChangeOptionsR\aoptions\x12+\n" +
-	"\x11expected_revision\x18\x06 \x01(\x03R\x10expectedRevision\"Q\n" +
+	"\x11expected_revision\x18\x06 \x01(\x03R\x10expectedRevision\"\\\n" +
 	"\n" +
 	"ObjectKind\x12\v\n" +
 	"\acluster\x10\x00\x12\b\n" +
@@ -4934,7 +4937,8 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"\x06subnet\x10\x03\x12\b\n" +
 	"\x04pool\x10\x04\x12\b\n" +
-	"\x04rule\x10\x05\"*\n" +
+	"\x04rule\x10\x05\x12\t\n" +
+	"\x05check\x10\x06\"*\n" +
 	"\x04Verb\x12\n" +
 	"\n" +
 	"\x06modify\x10\x00\x12\n" +

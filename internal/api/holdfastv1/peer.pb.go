@@ -40,8 +40,12 @@ type SampleRequest struct {
 	// Time between two samples at the sender.
 	IntervalMs       int64   `protobuf:"varint,8,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
 	AnswersPerSecond float64 `protobuf:"fixed64,9,opt,name=answers_per_second,json=answersPerSecond,proto3" json:"answers_per_second,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Whether the processor and the interfaces are measured; they are rates, so a first sample has none.
+	Rated bool `protobuf:"varint,10,opt,name=rated,proto3" json:"rated,omitempty"`
+	// By the sender's clock; only its order matters.
+	TakenUnixNano int64 `protobuf:"varint,11,opt,name=taken_unix_nano,json=takenUnixNano,proto3" json:"taken_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SampleRequest) Reset() {
@@ -133,6 +137,20 @@ func (x *SampleRequest) GetIntervalMs() int64 {
 func (x *SampleRequest) GetAnswersPerSecond() float64 {
 	if x != nil {
 		return x.AnswersPerSecond
+	}
+	return 0
+}
+
+func (x *SampleRequest) GetRated() bool {
+	if x != nil {
+		return x.Rated
+	}
+	return false
+}
+
+func (x *SampleRequest) GetTakenUnixNano() int64 {
+	if x != nil {
+		return x.TakenUnixNano
 	}
 	return 0
 }
@@ -580,7 +598,9 @@ type AcknowledgeResponse struct {
 	Granted bool                   `protobuf:"varint,1,opt,name=granted,proto3" json:"granted,omitempty"`
 	SpanMs  int64                  `protobuf:"varint,2,opt,name=span_ms,json=spanMs,proto3" json:"span_ms,omitempty"`
 	// Why not, when it was refused.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The incarnation is over for good; asking again is useless.
+	Final         bool `protobuf:"varint,4,opt,name=final,proto3" json:"final,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -636,10 +656,18 @@ func (x *AcknowledgeResponse) GetReason() string {
 	return ""
 }
 
+func (x *AcknowledgeResponse) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
 type ConfirmRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Incarnation   *Incarnation           `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the node that is asked about.
+	Lnn           int32        `protobuf:"varint,1,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	Incarnation   *Incarnation `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -674,11 +702,11 @@ func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *ConfirmRequest) GetNode() string {
+func (x *ConfirmRequest) GetLnn() int32 {
 	if x != nil {
-		return x.Node
+		return x.Lnn
 	}
-	return ""
+	return 0
 }
 
 func (x *ConfirmRequest) GetIncarnation() *Incarnation {
@@ -893,7 +921,7 @@ var File_holdfast_v1_peer_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16holdfast/v1/peer.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/node.proto\"\x89\x03\n" +
+	"\x16holdfast/v1/peer.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/node.proto\"\xc7\x03\n" +
 	"\rSampleRequest\x12\x10\n" +
 	"\x03lnn\x18\x01 \x01(\x05R\x03lnn\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x10\n" +
@@ -906,7 +934,10 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\vincarnation\x18\a \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12\x1f\n" +
 	"\vinterval_ms\x18\b \x01(\x03R\n" +
 	"intervalMs\x12,\n" +
-	"\x12answers_per_second\x18\t \x01(\x01R\x10answersPerSecond\"\x8a\x01\n" +
+	"\x12answers_per_second\x18\t \x01(\x01R\x10answersPerSecond\x12\x14\n" +
+	"\x05rated\x18\n" +
+	" \x01(\bR\x05rated\x12&\n" +
+	"\x0ftaken_unix_nano\x18\v \x01(\x03R\rtakenUnixNano\"\x8a\x01\n" +
 	"\rInterfaceRate\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x01R\x0ebytesPerSecond\x121\n" +
@@ -932,13 +963,14 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x12AcknowledgeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12:\n" +
 	"\vincarnation\x18\x02 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12\x17\n" +
-	"\aspan_ms\x18\x03 \x01(\x03R\x06spanMs\"`\n" +
+	"\aspan_ms\x18\x03 \x01(\x03R\x06spanMs\"v\n" +
 	"\x13AcknowledgeResponse\x12\x18\n" +
 	"\agranted\x18\x01 \x01(\bR\agranted\x12\x17\n" +
 	"\aspan_ms\x18\x02 \x01(\x03R\x06spanMs\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"`\n" +
-	"\x0eConfirmRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\x12:\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05final\x18\x04 \x01(\bR\x05final\"^\n" +
+	"\x0eConfirmRequest\x12\x10\n" +
+	"\x03lnn\x18\x01 \x01(\x05R\x03lnn\x12:\n" +
 	"\vincarnation\x18\x02 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\"f\n" +
 	"\x0fConfirmResponse\x12\x1c\n" +
 	"\tconfirmed\x18\x01 \x01(\bR\tconfirmed\x12\x1d\n" +
