@@ -1,0 +1,140 @@
+package steering
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// Holding is one address that this node should have on an interface.
+type Holding struct {
+	Address   netip.Addr
+	Interface string
+	Kind      Kind
+	Epoch     uint64
+	Pool      cluster.PoolID   // for pool addresses
+	Subnet    cluster.SubnetID // for all
+}
+
+// Kind is the kind of an address.
+type Kind string
+
+// The kinds. Static addresses have one possible holder: they carry no lifetime and need no tenure.
+const (
+	Dynamic Kind = "dynamic"
+	Static  Kind = "static"
+	Service Kind = "service"
+)
+
+// Desired lists what this node should have on its interfaces: every address that the records say it owns under its
+// present incarnation and that is not asked away, if it may hold at all; static ones in any case.
+func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
+	var holdings []Holding
+	for id, record := range w.Pools {
+		pool, _, _, exists := w.Config.Pool(id)
+		if !exists {
+			continue
+		}
+		addresses := w.Config.Addresses(id)
+		for address, st := range record {
+			if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); !configured {
+				continue
+			}
+			holding := Holding{Address: address, Interface: st.Owner.Interface, Kind: Dynamic, Epoch: st.Epoch, Pool: id, Subnet: id.SubnetID()}
+			if pool.AllocMethod == cluster.AllocStatic {
+				holding.Kind = Static
+			}
+			if holds(w, st, holding.Kind, self, mayHold) {
+				holdings = append(holdings, holding)
+			}
+		}
+	}
+	for key, st := range w.Services {
+		if slices.Contains(w.Config.ServiceAddresses(key.Subnet), key.Address) && holds(w, st, Service, self, mayHold) {
+			holdings = append(holdings, Holding{Address: key.Address, Interface: st.Owner.Interface, Kind: Service, Epoch: st.Epoch, Subnet: key.Subnet})
+		}
+	}
+	slices.SortFunc(holdings, func(a, b Holding) int { return a.Address.Compare(b.Address) })
+	return holdings
+}
+
+func holds(w *World, st tenure.Statement, kind Kind, self tenure.Incarnation, mayHold bool) bool {
+	if st.Owner.LNN != w.Self || st.Owner.IsZero() || !st.To.IsZero() {
+		return false
+	}
+	return kind == Static || mayHold && st.Owner.Incarnation == self
+}
+
+// Letting is a record in which this node has let go of what it was asked for.
+type Letting struct {
+	Pool    cluster.PoolID
+	Record  tenure.Record
+	Changed []netip.Addr
+	Why     string
+}
+
+// LetGo says which moves away from this node can be completed: those whose address is off its interfaces. Held must be what
+// the interfaces had after the present Desired was put into effect; an older reading would not do.
+func LetGo(w *World, self tenure.Incarnation, held map[netip.Addr]bool, now time.Time) []Letting {
+	var lettings []Letting
+	for _, id := range sortedPools(w) {
+		record := maps.Clone(w.Pools[id])
+		letting := Letting{Pool: id, Record: record}
+		addresses := w.Config.Addresses(id)
+		for _, address := range slices.SortedFunc(maps.Keys(record), netip.Addr.Compare) {
+			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
+			after, changed := letGo(w, record[address], self, held[address], configured, now)
+			if !changed {
+				continue
+			}
+			if after.Owner.IsZero() && !configured {
+				delete(record, address)
+			} else {
+				record[address] = after
+			}
+			letting.Changed = append(letting.Changed, address)
+			letting.Why = fmt.Sprintf("let go of %d addresses", len(letting.Changed))
+		}
+		if len(letting.Changed) > 0 {
+			lettings = append(lettings, letting)
+		}
+	}
+	return lettings
+}
+
+// letGo completes one move away from this node, or abandons an address that is no longer configured.
+func letGo(w *World, st tenure.Statement, self tenure.Incarnation, held, configured bool, now time.Time) (tenure.Statement, bool) {
+	mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self
+	if !mine || held {
+		return st, false
+	}
+	change := tenure.Change{By: st.Owner, Now: now}
+	switch {
+	case !configured:
+		change.Action, change.Reason = tenure.Abandon, "the address is no longer configured"
+	case st.State() == tenure.Moving && (w.Over(st.To) || w.Silent(st.To)):
+		return st, false // nobody would take it; the move is about to be called off
+	case st.State() == tenure.Moving:
+		change.Action = tenure.Complete
+	default:
+		return st, false
+	}
+	after, outcome := st.Step(change)
+	return after, outcome.Changed
+}
+
+func sortedPools(w *World) []cluster.PoolID {
+	return slices.SortedFunc(maps.Keys(w.Pools), func(a, b cluster.PoolID) int {
+		if a.String() < b.String() {
+			return -1
+		} else if a.String() > b.String() {
+			return 1
+		}
+		return 0
+	})
+}

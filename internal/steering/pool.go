@@ -1,0 +1,265 @@
+package steering
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/placement"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// Proposal is a new record for a pool, and what must still be true in the store when it is written.
+type Proposal struct {
+	Pool      cluster.PoolID
+	Record    tenure.Record
+	Absent    []int // nodes whose member record must still be absent: their addresses are being taken over
+	Fenced    map[int]tenure.Incarnation
+	Changed   []netip.Addr
+	Moves     []placement.Move
+	Decisions []placement.Decision
+	Rank      int    // this node's turn: 0 proposes at once, later ranks later
+	Why       string // one line for the event
+}
+
+// ProposePool says what the record of a pool should become. It returns false when the record is as it should be.
+// Wait is when to look again although nothing else happens (a hold-down that ends), zero if never.
+func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Proposal, wait time.Duration, ok bool) {
+	pool, _, _, exists := w.Config.Pool(id)
+	if !exists {
+		return retirePool(w, id)
+	}
+	request := poolRequest(w, id, pool, now)
+	result := allocate(pool, request)
+	if pool.AllocMethod == cluster.AllocDynamic {
+		moves, again, may := mayRebalance(w, pool, request, asked, now)
+		if may {
+			result = moves
+		}
+		wait = again
+		for _, m := range w.Config.Members(id) {
+			if left := w.heldDown(m.LNN, now); left > 0 && (wait == 0 || left < wait) {
+				wait = left
+			}
+		}
+	}
+	p = Proposal{Pool: id, Record: maps.Clone(w.Pools[id]), Decisions: result.Decisions, Rank: -1}
+	if p.Record == nil {
+		p.Record = tenure.Record{}
+	}
+	for _, want := range result.Statements {
+		p.apply(w, want, reasonFor(result, want.Address), now)
+	}
+	p.dropRetired(w, w.Config.Addresses(id))
+	if len(p.Changed) == 0 {
+		return p, wait, false
+	}
+	p.finish(w)
+	return p, wait, true
+}
+
+// poolRequest is the question to placement: who are the candidates, and who has what. An address in motion counts as
+// already there, so that a plan in progress is not planned again. Addresses of a silent node are left alone.
+func poolRequest(w *World, id cluster.PoolID, pool *cluster.Pool, now time.Time) placement.Request {
+	request := placement.Request{
+		Pool: id, Candidates: w.Candidates(id, now), FailoverPolicy: pool.FailoverPolicy, Pins: pool.Pins, Now: now,
+	}
+	for _, address := range w.Config.Addresses(id) {
+		st := w.Pools[id][address]
+		if w.Silent(st.Owner) && pool.AllocMethod == cluster.AllocDynamic {
+			continue
+		}
+		if w.Settling && st.State() == tenure.Unowned && pool.AllocMethod == cluster.AllocDynamic {
+			continue
+		}
+		request.Addresses = append(request.Addresses, address)
+		request.Current = append(request.Current, placement.Statement{
+			Address: address, Owner: w.effectiveOwner(st), Next: w.effectiveNext(st),
+		})
+	}
+	return request
+}
+
+// effectiveOwner is who owns or is about to own the address.
+func (w *World) effectiveOwner(st tenure.Statement) cluster.Member {
+	if !st.To.IsZero() && !w.Over(st.To) && w.Nodes[st.To.LNN].Present && !w.Over(st.Owner) {
+		return st.To.Member()
+	}
+	return st.Owner.Member()
+}
+
+// effectiveNext is the recorded successor, if its incarnation is still the one on record. When the owner died in the middle
+// of a move, that is the node which it was moving to.
+func (w *World) effectiveNext(st tenure.Statement) cluster.Member {
+	if !st.To.IsZero() && w.Over(st.Owner) && !w.Over(st.To) {
+		return st.To.Member()
+	}
+	if st.Next.IsZero() || w.Over(st.Next) {
+		return cluster.Member{}
+	}
+	return st.Next.Member()
+}
+
+func allocate(pool *cluster.Pool, request placement.Request) placement.Result {
+	if pool.AllocMethod == cluster.AllocStatic {
+		return placement.AllocateStatic(request)
+	}
+	return placement.Allocate(request)
+}
+
+// mayRebalance works out what a rebalance would move, and whether the policy lets it happen now.
+func mayRebalance(w *World, pool *cluster.Pool, request placement.Request, asked bool, now time.Time) (placement.Result, time.Duration, bool) {
+	request.Rebalance = true
+	if pool.RebalancePolicy == cluster.RebalanceIdle && !asked {
+		request.Movable = w.Idle
+	}
+	result := placement.Allocate(request)
+	if len(result.Moves) == 0 {
+		return result, 0, false
+	}
+	recovery := placement.Recovery{Policy: pool.RebalancePolicy, Delay: pool.RebalanceDelay, Asked: asked, IdleAddresses: w.Idle}
+	for _, move := range result.Moves {
+		node := w.Nodes[move.To.LNN]
+		recovery.Outage = max(recovery.Outage, node.Outage)
+		recovery.HoldDown = max(recovery.HoldDown, node.HoldDown)
+		if node.FitSince.After(recovery.FitSince) {
+			recovery.FitSince = node.FitSince
+		}
+	}
+	may, _, wait := placement.MayRebalance(recovery, now)
+	return result, wait, may
+}
+
+// apply turns what placement wants for one address into the step that tenure allows now.
+func (p *Proposal) apply(w *World, want placement.Statement, reason string, now time.Time) {
+	before := p.Record[want.Address]
+	after := before
+	switch claim := w.Claim(want.Owner); {
+	case want.Owner.IsZero() || claim.IsZero():
+		// Nobody fit: what is on record stays, and explains itself.
+	case before.Owner.IsZero():
+		after, _ = before.Step(tenure.Change{Action: tenure.Assign, To: claim, Reason: reason, Now: now})
+	case w.Over(before.Owner):
+		after, _ = before.Step(tenure.Change{Action: tenure.FailOver, To: claim, Over: true, Reason: failoverReason(w, before, claim, reason), Now: now})
+		p.fence(w, before.Owner)
+	case claim != before.Owner:
+		after, _ = before.Step(tenure.Change{Action: tenure.BeginMove, To: claim, Reason: reason, Now: now})
+	case !before.To.IsZero():
+		after, _ = before.Step(tenure.Change{Action: tenure.Cancel, Reason: reason, Now: now})
+	}
+	if next := w.Claim(want.Next); after.Next != next && (next != after.Owner || next.IsZero()) {
+		after.Next = next
+	}
+	if after == before {
+		return
+	}
+	p.Record[want.Address] = after
+	p.Changed = append(p.Changed, want.Address)
+	if from, to := before.Owner.Member(), finalOwner(after); from != to {
+		p.Moves = append(p.Moves, placement.Move{Address: want.Address, From: from, To: to, Reason: reason})
+	}
+}
+
+func finalOwner(st tenure.Statement) cluster.Member {
+	if !st.To.IsZero() {
+		return st.To.Member()
+	}
+	return st.Owner.Member()
+}
+
+func failoverReason(w *World, before tenure.Statement, to tenure.Claim, reason string) string {
+	how := "chosen by the failover policy"
+	if before.Next == to {
+		how = "its successor on record"
+	}
+	if before.Owner.LNN == to.LNN {
+		return fmt.Sprintf("%s came back as incarnation %d before anyone took over", w.nodeName(to.LNN), to.Incarnation)
+	}
+	why := fmt.Sprintf("%s went down; %s is %s", w.nodeName(before.Owner.LNN), w.nodeName(to.LNN), how)
+	if before.Next == to || reason == "" {
+		return why
+	}
+	return why + " (" + reason + ")"
+}
+
+// fence notes what must still hold in the store for a takeover: the old owner's member record is absent, or is that of a
+// later incarnation, which can only grow.
+func (p *Proposal) fence(w *World, owner tenure.Claim) {
+	if p.Fenced == nil {
+		p.Fenced = map[int]tenure.Incarnation{}
+	}
+	p.Fenced[owner.LNN] = max(p.Fenced[owner.LNN], owner.Incarnation)
+	if !w.Nodes[owner.LNN].Present && !slices.Contains(p.Absent, owner.LNN) {
+		p.Absent = append(p.Absent, owner.LNN)
+	}
+}
+
+// dropRetired removes statements of addresses that are no longer configured, once nobody can hold them.
+func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
+	for _, address := range slices.SortedFunc(maps.Keys(p.Record), netip.Addr.Compare) {
+		st := p.Record[address]
+		if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); configured {
+			continue
+		}
+		if st.Owner.IsZero() || w.Over(st.Owner) {
+			if !st.Owner.IsZero() {
+				p.fence(w, st.Owner)
+			}
+			delete(p.Record, address)
+			p.Changed = append(p.Changed, address)
+		}
+	}
+}
+
+// retirePool empties the record of a pool that is no longer configured.
+func retirePool(w *World, id cluster.PoolID) (Proposal, time.Duration, bool) {
+	p := Proposal{Pool: id, Record: maps.Clone(w.Pools[id]), Rank: -1}
+	p.dropRetired(w, nil)
+	if len(p.Changed) == 0 {
+		return p, 0, false
+	}
+	p.finish(w)
+	return p, 0, true
+}
+
+// finish sets this node's turn: a successor that gains an address goes first, the others by number, so that many nodes do
+// not write at once.
+func (p *Proposal) finish(w *World) {
+	for i, lnn := range w.present() {
+		if lnn == w.Self {
+			p.Rank = i + 1
+		}
+	}
+	for _, address := range p.Changed {
+		st := p.Record[address]
+		if st.Owner.LNN == w.Self && w.Pools[p.Pool][address].Owner != st.Owner {
+			p.Rank = 0
+		}
+	}
+	switch {
+	case len(p.Moves) == 1:
+		p.Why = p.Moves[0].Reason
+	case len(p.Moves) > 1:
+		p.Why = fmt.Sprintf("%d addresses: %s", len(p.Moves), p.Moves[0].Reason)
+	default:
+		p.Why = fmt.Sprintf("successors of %d addresses renewed", len(p.Changed))
+	}
+}
+
+func reasonFor(result placement.Result, address netip.Addr) string {
+	for _, move := range result.Moves {
+		if move.Address == address && move.Reason != "" {
+			return move.Reason
+		}
+	}
+	subject := address.String()
+	for _, decision := range result.Decisions {
+		if decision.Subject == subject {
+			return decision.Reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,271 @@
+package steering
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// How long a node waits before it tries for a free service address. Whoever holds fewer tries sooner, so that the race
+// spreads them; the successor on record does not wait.
+const (
+	tryAfterEach = 150 * time.Millisecond // for each service address that the node holds already
+	tryAfterNext = 60 * time.Millisecond  // for those who are not the successor of a dead holder
+)
+
+// ServiceProposal is a new statement for one service address. An empty statement removes the record.
+type ServiceProposal struct {
+	Key       ServiceKey
+	Statement tenure.Statement
+	Absent    []int         // nodes whose member record must still be absent
+	After     time.Duration // how long to wait before trying, counted from when the need arose
+	Why       string
+}
+
+// ProposeServices says what this node should try to write for service addresses (spec/steering.md section 2): what it does
+// with those that it holds, and at most one try in each subnet for one that is free, so that a node that is quick does not
+// take all of them before the others have looked. Held is what is on the interfaces now.
+func ProposeServices(w *World, self tenure.Incarnation, held map[netip.Addr]bool, now time.Time) []ServiceProposal {
+	var proposals []ServiceProposal
+	for _, key := range w.serviceKeys() {
+		st := w.Services[key]
+		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self
+		var p ServiceProposal
+		var ok bool
+		if !w.isServiceAddress(key) {
+			p, ok = retireService(w, key, st, mine, held[key.Address], now)
+		} else if mine {
+			p, ok = keepService(w, key, st, held[key.Address], now)
+		}
+		if ok {
+			proposals = append(proposals, p)
+		}
+	}
+	for _, subnet := range w.Config.Subnets() {
+		if p, ok := trySubnet(w, subnet, now); ok {
+			proposals = append(proposals, p)
+		}
+	}
+	return proposals
+}
+
+// trySubnet picks the free service address that this node should try for: one whose successor it is, else the one that its
+// number points at, so that two nodes seldom try for the same.
+func trySubnet(w *World, subnet cluster.SubnetID, now time.Time) (ServiceProposal, bool) {
+	var free []ServiceKey
+	for _, address := range w.Config.ServiceAddresses(subnet) {
+		key := ServiceKey{subnet, address}
+		if st := w.Services[key]; st.Owner.IsZero() || w.Over(st.Owner) {
+			free = append(free, key)
+			if claim := w.Claim(w.serviceInterface(subnet, w.Self)); !claim.IsZero() && st.Next == claim && w.Over(st.Owner) {
+				return tryService(w, key, st, now)
+			}
+		}
+	}
+	if len(free) == 0 {
+		return ServiceProposal{}, false
+	}
+	key := free[w.Self%len(free)]
+	return tryService(w, key, w.Services[key], now)
+}
+
+// serviceKeys are all service addresses that are configured or on record, sorted.
+func (w *World) serviceKeys() []ServiceKey {
+	keys := map[ServiceKey]bool{}
+	for key := range w.Services {
+		keys[key] = true
+	}
+	for _, subnet := range w.Config.Subnets() {
+		for _, address := range w.Config.ServiceAddresses(subnet) {
+			keys[ServiceKey{subnet, address}] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(keys), func(a, b ServiceKey) int {
+		return cmp.Or(cmp.Compare(a.Subnet.String(), b.Subnet.String()), a.Address.Compare(b.Address))
+	})
+}
+
+func (w *World) isServiceAddress(key ServiceKey) bool {
+	return slices.Contains(w.Config.ServiceAddresses(key.Subnet), key.Address)
+}
+
+// retireService removes the record of an address that is no longer configured, once nobody can hold it.
+func retireService(w *World, key ServiceKey, st tenure.Statement, mine, held bool, now time.Time) (ServiceProposal, bool) {
+	switch {
+	case mine && !held:
+		st, _ = st.Step(tenure.Change{Action: tenure.Abandon, By: st.Owner, Now: now})
+	case !st.Owner.IsZero() && w.Over(st.Owner):
+	case st.Owner.IsZero():
+	default:
+		return ServiceProposal{}, false
+	}
+	p := ServiceProposal{Key: key, Why: "the service address is no longer configured"}
+	if !st.Owner.IsZero() && !w.Nodes[st.Owner.LNN].Present {
+		p.Absent = []int{st.Owner.LNN}
+	}
+	return p, true
+}
+
+// tryService is the race for a free service address.
+func tryService(w *World, key ServiceKey, st tenure.Statement, now time.Time) (ServiceProposal, bool) {
+	counts := w.serviceCounts(key.Subnet)
+	mine, ready := counts[w.Self]
+	if !ready {
+		return ServiceProposal{}, false
+	}
+	if mine > 0 && (w.Settling || len(counts) >= len(w.Config.ServiceAddresses(key.Subnet))) {
+		return ServiceProposal{}, false // there are, or are about to be, enough ready nodes for one each
+	}
+	claim := w.Claim(w.serviceInterface(key.Subnet, w.Self))
+	change := tenure.Change{Action: tenure.Assign, To: claim, Over: true, Now: now,
+		Reason: fmt.Sprintf("the quickest ready node: %s", w.nodeName(w.Self))}
+	after := time.Duration(mine) * tryAfterEach
+	p := ServiceProposal{Key: key}
+	if !st.Owner.IsZero() {
+		change.Action = tenure.FailOver
+		change.Reason = fmt.Sprintf("%s went down; %s was the quickest ready node", w.nodeName(st.Owner.LNN), w.nodeName(w.Self))
+		if !w.Nodes[st.Owner.LNN].Present {
+			p.Absent = []int{st.Owner.LNN}
+		}
+		if st.Next == claim {
+			change.Reason = fmt.Sprintf("%s went down; %s is its successor on record", w.nodeName(st.Owner.LNN), w.nodeName(w.Self))
+			after = 0
+		} else {
+			after += tryAfterNext
+		}
+	}
+	next, outcome := st.Step(change)
+	if !outcome.Changed {
+		return ServiceProposal{}, false
+	}
+	counts[w.Self]++
+	next.Next = w.serviceSuccessor(key.Subnet, counts, w.Self)
+	p.Statement, p.After, p.Why = next, after, outcome.Reason
+	return p, true
+}
+
+// keepService is what the holder does with what it has: give it away when it is unfit, complete a move, name a successor.
+func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now time.Time) (ServiceProposal, bool) {
+	counts := w.serviceCounts(key.Subnet)
+	unfit := w.Unfit(st.Owner.Member())
+	successor := w.serviceSuccessor(key.Subnet, counts, w.Self)
+	p := ServiceProposal{Key: key, Statement: st}
+	var outcome tenure.Outcome
+	switch {
+	case st.State() == tenure.Moving && (w.Over(st.To) || w.Silent(st.To)):
+		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.Cancel, Reason: "the node it was moving to is gone", Now: now})
+	case st.State() == tenure.Moving && !held:
+		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.Complete, By: st.Owner, Now: now})
+		p.Statement.Next = w.serviceSuccessor(key.Subnet, counts, st.To.LNN)
+	case st.State() == tenure.Moving:
+	case unfit != "" && !successor.IsZero():
+		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.BeginMove, To: successor, Now: now,
+			Reason: fmt.Sprintf("%s cannot host it: %s", w.nodeName(w.Self), unfit)})
+	case st.Next != successor && (st.Next.IsZero() || w.Over(st.Next) || w.Unfit(st.Next.Member()) != "" || counts[st.Next.LNN] > counts[successor.LNN]):
+		p.Statement.Next = successor
+		outcome = tenure.Outcome{Changed: true, Reason: "its successor changed"}
+	}
+	p.Why = outcome.Reason
+	return p, outcome.Changed
+}
+
+// SpreadService is the one move that evens out the service addresses of a subnet, if one does (rebalance-ssips).
+func SpreadService(w *World, subnet cluster.SubnetID, now time.Time) (ServiceProposal, bool) {
+	counts := w.serviceCounts(subnet)
+	if len(counts) < 2 {
+		return ServiceProposal{}, false
+	}
+	nodes := slices.SortedFunc(maps.Keys(counts), func(a, b int) int { return cmp.Or(counts[a]-counts[b], a-b) })
+	fewest, most := nodes[0], nodes[len(nodes)-1]
+	if counts[most]-counts[fewest] < 2 {
+		return ServiceProposal{}, false
+	}
+	for _, address := range w.Config.ServiceAddresses(subnet) {
+		key := ServiceKey{subnet, address}
+		st := w.Services[key]
+		if st.State() != tenure.Held || st.Owner.LNN != most {
+			continue
+		}
+		after, outcome := st.Step(tenure.Change{Action: tenure.BeginMove, To: w.Claim(w.serviceInterface(subnet, fewest)), Now: now,
+			Reason: fmt.Sprintf("evening out: %s has %d, %s has %d", w.nodeName(most), counts[most], w.nodeName(fewest), counts[fewest])})
+		if outcome.Changed {
+			return ServiceProposal{Key: key, Statement: after, Why: outcome.Reason}, true
+		}
+	}
+	return ServiceProposal{}, false
+}
+
+// serviceCounts says how many service addresses of a subnet each ready node has; nodes that are not ready are missing.
+func (w *World) serviceCounts(subnet cluster.SubnetID) map[int]int {
+	counts := map[int]int{}
+	for lnn := range w.Nodes {
+		if m := w.serviceInterface(subnet, lnn); !m.IsZero() && w.Unfit(m) == "" {
+			counts[lnn] = 0
+		}
+	}
+	for _, address := range w.Config.ServiceAddresses(subnet) {
+		st := w.Services[ServiceKey{subnet, address}]
+		owner := finalOwner(st)
+		if _, ready := counts[owner.LNN]; ready && !w.Over(st.Owner) {
+			counts[owner.LNN]++
+		}
+	}
+	return counts
+}
+
+// serviceInterface is the interface on which a node hosts service addresses of a subnet: the first that belongs to a pool of
+// the subnet, else the node's first.
+func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Member {
+	node, configured := w.Config.Node(lnn)
+	if !configured || node.Witness {
+		return cluster.Member{}
+	}
+	pools := false
+	for _, id := range w.Config.Pools() {
+		if id.SubnetID() != subnet {
+			continue
+		}
+		pools = true
+		for _, m := range w.Config.Members(id) {
+			if m.LNN == lnn {
+				return m
+			}
+		}
+	}
+	if pools || len(node.Interfaces) == 0 {
+		return cluster.Member{}
+	}
+	return cluster.Member{LNN: lnn, Interface: node.Interfaces[0]}
+}
+
+// serviceSuccessor is the ready node with the fewest service addresses, other than one; nobody if there is none.
+func (w *World) serviceSuccessor(subnet cluster.SubnetID, counts map[int]int, except int) tenure.Claim {
+	best := 0
+	for lnn, count := range counts {
+		if lnn != except && (best == 0 || count < counts[best] || count == counts[best] && lnn < best) {
+			best = lnn
+		}
+	}
+	if best == 0 {
+		return tenure.Claim{}
+	}
+	return w.Claim(w.serviceInterface(subnet, best))
+}
+
+// ServiceHolders are the nodes that hold a service address of a subnet now, sorted by address.
+func (w *World) ServiceHolders(subnet cluster.SubnetID) []netip.Addr {
+	var held []netip.Addr
+	for _, address := range w.Config.ServiceAddresses(subnet) {
+		st := w.Services[ServiceKey{subnet, address}]
+		if !st.Owner.IsZero() && !w.Over(st.Owner) {
+			held = append(held, address)
+		}
+	}
+	return held
+}

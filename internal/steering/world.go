@@ -1,0 +1,183 @@
+// Package steering decides, for one node, what the cluster's addresses need next: what should be on record for each pool
+// and service address, what this node should have on its interfaces, and who may be named in an answer.
+//
+// It guarantees that a proposal changes the owner of an address only in the ways that tenure allows, that every change
+// carries its reason, and that equal worlds yield equal proposals on every node. It is pure: a World and the time go in,
+// values come out. A World is not modified; concurrent readers are safe.
+//
+// It does not write records, touch interfaces, answer names, or measure anything: the agent does, with what it says here.
+package steering
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/placement"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// Node is one node as the store, the other nodes and its own report show it.
+type Node struct {
+	LNN         int
+	Name        string
+	Present     bool               // its member record is in the store, under a live lease
+	Incarnation tenure.Incarnation // of the member record; the last one seen when the node is not present
+	Over        tenure.Incarnation // every incarnation up to this one is known to be over
+	Ready       bool               // its first full round of checks is done and it knows the configuration
+	Draining    bool               // an operator asked it to give everything away
+	Leaving     bool               // its agent is shutting down
+	Faults      map[string]string  // interface to what is wrong with it; a missing interface is fit
+	PoolFaults  map[cluster.PoolID]string
+	Loads       map[cluster.Member]placement.Load
+	AbsentSince time.Time     // when the member record went, by the observing node's clock; zero when present
+	FitSince    time.Time     // when it last became ready and not draining, by the observing node's clock
+	Outage      time.Duration // how long it was away before that
+	HoldDown    time.Duration // how long it must stay fit before addresses may return; grows with flapping
+}
+
+// ServiceKey names one service address.
+type ServiceKey struct {
+	Subnet  cluster.SubnetID
+	Address netip.Addr
+}
+
+// World is all that a decision may look at.
+type World struct {
+	Config   *cluster.Config
+	Self     int
+	Nodes    map[int]Node
+	Pools    map[cluster.PoolID]tenure.Record
+	Services map[ServiceKey]tenure.Statement
+	Idle     map[netip.Addr]bool // addresses that are known to have no connection
+	Settling bool                // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
+}
+
+// Claim is the claim under which a member may be put on record now; zero when its node is not present.
+func (w *World) Claim(m cluster.Member) tenure.Claim {
+	node, known := w.Nodes[m.LNN]
+	if !known || !node.Present || m.IsZero() {
+		return tenure.Claim{}
+	}
+	return tenure.Claim{LNN: m.LNN, Interface: m.Interface, Incarnation: node.Incarnation}
+}
+
+// Over reports whether a claim's incarnation is known to be over.
+func (w *World) Over(c tenure.Claim) bool {
+	node := w.Nodes[c.LNN]
+	return c.Incarnation <= node.Over || node.Present && c.Incarnation < node.Incarnation
+}
+
+// Silent reports whether a claim's node has no lease in the store and yet is not known to be over: it may still hold, by
+// the word of the other nodes.
+func (w *World) Silent(c tenure.Claim) bool {
+	return !c.IsZero() && !w.Nodes[c.LNN].Present && !w.Over(c)
+}
+
+// Unfit says why a node may hold nothing on an interface, apart from what a pool's checks say; empty when it may.
+func (w *World) Unfit(m cluster.Member) string {
+	node, known := w.Nodes[m.LNN]
+	switch {
+	case !known:
+		return "it has never been heard"
+	case !node.Present && node.Over >= node.Incarnation:
+		return "it is down"
+	case !node.Present:
+		return "its lease in the store is gone"
+	case node.Leaving:
+		return "it is shutting down"
+	case node.Draining:
+		return "it is being drained"
+	case !node.Ready:
+		return "it has not finished its first round of checks"
+	}
+	return node.Faults[m.Interface]
+}
+
+// UnfitFor says why a member may hold nothing of a pool; empty when it may.
+func (w *World) UnfitFor(id cluster.PoolID, m cluster.Member) string {
+	if why := w.Unfit(m); why != "" {
+		return why
+	}
+	if node, configured := w.Config.Node(m.LNN); configured && node.Witness {
+		return "it is a witness and hosts nothing"
+	}
+	return w.Nodes[m.LNN].PoolFaults[id]
+}
+
+// Candidates are the members of a pool as placement sees them.
+func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candidate {
+	pool, _, _, exists := w.Config.Pool(id)
+	if !exists {
+		return nil
+	}
+	members := w.Config.Members(id)
+	candidates := make([]placement.Candidate, 0, len(members))
+	for _, m := range members {
+		candidate := placement.Candidate{
+			Member: m, Node: w.nodeName(m.LNN), Weight: w.Config.Weight(pool, m.LNN),
+			Why: w.UnfitFor(id, m), Load: w.Nodes[m.LNN].Loads[m],
+		}
+		candidate.Fit = candidate.Why == ""
+		if left := w.heldDown(m.LNN, now); candidate.Fit && left > 0 {
+			candidate.HoldDown = true
+			candidate.Why = fmt.Sprintf("it came back and must stay fit for another %s", left.Round(100*time.Millisecond))
+		}
+		candidates = append(candidates, candidate)
+	}
+	return candidates
+}
+
+// heldDown is how long a node that came back must still stay fit before it is given anything.
+func (w *World) heldDown(lnn int, now time.Time) time.Duration {
+	node := w.Nodes[lnn]
+	if node.HoldDown == 0 || node.FitSince.IsZero() {
+		return 0
+	}
+	return node.FitSince.Add(node.HoldDown).Sub(now)
+}
+
+func (w *World) nodeName(lnn int) string {
+	if node, configured := w.Config.Node(lnn); configured {
+		return node.Name
+	}
+	return fmt.Sprintf("node with number %d", lnn)
+}
+
+// present are the nodes with a live lease, sorted: the order in which they propose.
+func (w *World) present() []int {
+	var lnns []int
+	for lnn, node := range w.Nodes {
+		if node.Present {
+			lnns = append(lnns, lnn)
+		}
+	}
+	slices.Sort(lnns)
+	return lnns
+}
+
+// NotGiven says why a member of a pool is left out of the answers; empty when it may be given. Holding is how many addresses
+// of the pool it holds now.
+func NotGiven(w *World, id cluster.PoolID, m cluster.Member, holding int, now time.Time) string {
+	pool, _, _, exists := w.Config.Pool(id)
+	if !exists {
+		return "the pool is no longer configured"
+	}
+	if why := w.UnfitFor(id, m); why != "" {
+		return why
+	}
+	if _, suspended := slices.BinarySearch(pool.SuspendedNodes, m.LNN); suspended {
+		return "an operator suspended it in this pool"
+	}
+	if holding == 0 {
+		return "it holds no address of this pool"
+	}
+	if node := w.Nodes[m.LNN]; pool.AutoUnsuspendDelay > 0 && node.Outage > 0 {
+		if left := node.FitSince.Add(pool.AutoUnsuspendDelay).Sub(now); left > 0 {
+			return fmt.Sprintf("it came back and is withheld for another %s (sc-auto-unsuspend-delay)", left.Round(time.Second))
+		}
+	}
+	return ""
+}
