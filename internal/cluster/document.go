@@ -103,6 +103,9 @@ func parseTokens(tokens token.Tokens) (file *ast.File, fault *Fault) {
 	var syntax *yaml.SyntaxError
 	if errors.As(err, &syntax) {
 		fault.Message = "this is not valid YAML: " + printable(firstLine(syntax.Message))
+		if strings.Contains(syntax.Message, "'\t'") {
+			fault.Message = "a tab stands where YAML takes only spaces"
+		}
 		if syntax.Token != nil && syntax.Token.Position != nil {
 			fault.Line, fault.Column = syntax.Token.Position.Line, syntax.Token.Position.Column
 		}

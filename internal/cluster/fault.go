@@ -10,7 +10,7 @@ import (
 // Fault is one thing that is wrong, or worth a warning, in a configuration.
 type Fault struct {
 	File    string // the name given to Parse; empty when the configuration did not come from a file
-	Path    string // the setting, as operators name it: groupnet0.subnet0.pool0.sc-ttl
+	Path    string // the setting, as operators name it: groupnet0.subnet0.pool0.ranges[1]; items are counted from 1
 	Message string // what is wrong, why, and what to do
 	Line    int    // 1-based; 0 when the configuration did not come from a file
 	Column  int    // 1-based, in characters

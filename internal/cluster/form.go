@@ -45,8 +45,11 @@ func wholeNumber[V ~int | ~uint16 | ~uint32](low, high int64) form[V] {
 		kind: kindNumber,
 		parse: func(s string) (V, error) {
 			n, err := strconv.ParseInt(s, 10, 64)
-			if err != nil || int64(V(n)) != n {
+			if err != nil {
 				return 0, fmt.Errorf("%s is not %s", shown(s), noun)
+			}
+			if int64(V(n)) != n {
+				return 0, fmt.Errorf("%d is not %s", n, noun)
 			}
 			return V(n), nil
 		},
@@ -81,12 +84,20 @@ func wholeUnits(unit time.Duration, low, high int64) form[time.Duration] {
 		format: func(d time.Duration) string { return strconv.FormatInt(int64(d/unit), 10) },
 		check: func(d time.Duration) error {
 			if d%unit != 0 || int64(d/unit) < low || int64(d/unit) > high {
-				return fmt.Errorf("%v is not %s", d, noun)
+				return fmt.Errorf("%s is not %s", unitText(d, unit), noun)
 			}
 			return nil
 		},
 		schema: map[string]any{"type": "integer", "minimum": low, "maximum": high},
 	}
+}
+
+// unitText writes a duration as operators wrote it, unless it came from elsewhere and is no whole number of units.
+func unitText(d, unit time.Duration) string {
+	if d%unit != 0 {
+		return d.String()
+	}
+	return strconv.FormatInt(int64(d/unit), 10)
 }
 
 var boolean = form[bool]{

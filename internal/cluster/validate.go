@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -77,6 +78,16 @@ func (v *validator) config(c *Config) {
 	}
 	v.overlaps(claims)
 	v.names()
+	v.dropIdle()
+}
+
+// dropIdle removes the warnings about values that are refused anyway.
+func (v *validator) dropIdle() {
+	refused := map[string]bool{}
+	for _, f := range v.faults.Errors() {
+		refused[f.at] = true
+	}
+	v.faults = slices.DeleteFunc(v.faults, func(f Fault) bool { return f.Warning && refused[f.at] })
 }
 
 // collect lists all subnets and pools with their places.

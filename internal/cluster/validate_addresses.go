@@ -10,32 +10,34 @@ import (
 // claim is a range of addresses that something uses, and where that is written.
 type claim struct {
 	Range
-	at   place
-	what string // "the pool groupnet0.subnet0.pool0", "the gateway of groupnet0.subnet0"
+	at    place
+	what  string // "the pool groupnet0.subnet0.pool0", "the gateway of groupnet0.subnet0"
+	fixed bool   // a gateway or a node's own address: what overlaps it is to blame
+	order int    // later claims are to blame
 }
 
 // addressClaims lists everything that claims addresses: pools, service addresses, gateways, nodes.
 func (v *validator) addressClaims() []claim {
 	var out []claim
-	add := func(r Range, at place, what string) {
+	add := func(r Range, at place, what string, fixed bool) {
 		if checkRange(r) == nil && !v.broken(at) {
-			out = append(out, claim{r, at, what})
+			out = append(out, claim{r, at, what, fixed, len(out)})
 		}
 	}
 	gateways := map[netip.Addr]bool{}
 	for _, s := range v.subnets {
 		for i, r := range s.subnet.ServiceAddrs {
-			add(r, s.field("sc-service-addrs").item(i), "the service addresses of "+s.name)
+			add(r, s.field("sc-service-addrs").item(i), "the service addresses of "+s.name, false)
 		}
 		// Two subnets over one link may share a gateway.
 		if g := s.subnet.Gateway; g.IsValid() && !gateways[g] {
 			gateways[g] = true
-			add(Range{g, g}, s.field("gateway"), "the gateway of "+s.name)
+			add(Range{g, g}, s.field("gateway"), "the gateway of "+s.name, true)
 		}
 	}
 	for _, p := range v.pools {
 		for i, r := range p.pool.Ranges {
-			add(r, p.field("ranges").item(i), "the pool "+p.name)
+			add(r, p.field("ranges").item(i), "the pool "+p.name, false)
 		}
 	}
 	seen := map[netip.Addr]bool{}
@@ -45,7 +47,7 @@ func (v *validator) addressClaims() []claim {
 		for j, a := range n.Addresses {
 			if !seen[a] { // two nodes with one address are reported elsewhere
 				seen[a] = true
-				add(Range{a, a}, at.item(j), "the node "+n.Name)
+				add(Range{a, a}, at.item(j), "the node "+n.Name, true)
 			}
 		}
 	}
@@ -72,14 +74,11 @@ func (v *validator) overlap(first, second claim) {
 	if first.High.Less(shared.High) {
 		shared.High = first.High
 	}
-	// Blame what an operator would change: a range rather than a gateway or a node, and of two the later one.
-	if single(second) && !single(first) || single(second) == single(first) && second.at.index < first.at.index {
+	if second.fixed && !first.fixed || second.fixed == first.fixed && second.order < first.order {
 		first, second = second, first
 	}
 	v.collision(second.at, first.at, "%s overlaps %s, %s: %s would be used twice", second, first.what, first, shared)
 }
-
-func single(c claim) bool { return c.Low == c.High }
 
 // subnet checks the addresses of one subnet against each other.
 func (v *validator) subnet(s subnetAt) {
@@ -151,11 +150,19 @@ func (v *validator) inside(at place, r Range, cidr netip.Prefix) {
 	}
 	first, last := cidr.Addr(), lastAddress(cidr)
 	if r.Contains(first) {
-		v.fault(at, "%s has %s, the address of the network itself", r, first)
+		v.fault(at, "%s, which is the address of the network itself", hasOrIs(r, first))
 	}
 	if r.Contains(last) && first.Is4() {
-		v.fault(at, "%s has %s, the broadcast address of %s", r, last, cidr)
+		v.fault(at, "%s, which is the broadcast address of %s", hasOrIs(r, last), cidr)
 	}
+}
+
+// hasOrIs writes "10.0.0.0-10.0.0.9 has 10.0.0.0", or the address alone when it is the whole range.
+func hasOrIs(r Range, a netip.Addr) string {
+	if r.Low == r.High {
+		return "is " + a.String()
+	}
+	return fmt.Sprintf("%s has %s", r, a)
 }
 
 func family(a netip.Addr) string {

@@ -67,6 +67,9 @@ func (v *validator) names() {
 	for _, p := range v.pools {
 		v.claim(claims, nameClaim{family: familyOf(p.subnet, subnetIndex(p)), name: p.pool.Zone, at: p.field("sc-dns-zone"), what: "the zone of " + p.name})
 		for i, alias := range p.pool.ZoneAliases {
+			if slices.Contains(p.pool.ZoneAliases[:i], alias) {
+				continue // reported as listed twice
+			}
 			v.claim(claims, nameClaim{family: familyOf(p.subnet, subnetIndex(p)), name: alias, at: p.field("sc-dns-zone-aliases").item(i), what: "an alias of " + p.name})
 		}
 	}

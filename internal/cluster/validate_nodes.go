@@ -5,7 +5,11 @@ import "net/netip"
 func (v *validator) nodes() {
 	at := place{"nodes", "nodes"}
 	numbers := map[int]int{}
-	addresses := map[netip.Addr]place{}
+	type owned struct {
+		node int
+		at   place
+	}
+	addresses := map[netip.Addr]owned{}
 	for i := range v.c.Nodes {
 		n := &v.c.Nodes[i]
 		here := at.object(place{}, i, n.Name, false)
@@ -25,10 +29,10 @@ func (v *validator) nodes() {
 		}
 		for j, a := range n.Addresses {
 			where := here.field("addresses").item(j)
-			if first, dup := addresses[a]; dup && a.IsValid() && first.index != here.field("addresses").index {
-				v.collision(where, first, "%s is an address of another node too", a)
+			if first, dup := addresses[a]; dup && a.IsValid() && first.node != i {
+				v.collision(where, first.at, "%s is an address of %s too", a, v.c.Nodes[first.node].Name)
 			} else if !dup {
-				addresses[a] = where
+				addresses[a] = owned{i, where}
 			}
 		}
 	}

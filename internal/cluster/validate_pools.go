@@ -155,9 +155,9 @@ func (v *validator) poolSize(p poolAt, members, hosts int) {
 	case members == 0:
 		v.warn(at, "the pool has no members, so nobody holds its addresses; give it ifaces or rules")
 	case p.pool.AllocMethod == AllocStatic && addresses < members:
-		v.warn(at, "%d addresses for %d members: those left over get none", addresses, members)
+		v.warn(at, "%s for %d members: those left over get none", counted(addresses, "address", "addresses"), members)
 	case p.pool.AllocMethod == AllocDynamic && addresses < hosts:
-		v.warn(at, "%d addresses for %d nodes: those left over get none until another fails", addresses, hosts)
+		v.warn(at, "%s for %d nodes: those left over get none until another fails", counted(addresses, "address", "addresses"), hosts)
 	}
 }
 
