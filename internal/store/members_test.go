@@ -1,0 +1,269 @@
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/identity"
+	"github.com/holdfast/holdfast/internal/problem"
+	"github.com/holdfast/holdfast/internal/store"
+)
+
+// memberEnvironment tells the test binary to be a store member instead of running tests: members that are to be killed or
+// frozen need a process of their own.
+const memberEnvironment = "HOLDFAST_TEST_MEMBER"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(memberEnvironment); text != "" {
+		os.Exit(beMember(text))
+	}
+	os.Exit(m.Run())
+}
+
+// beMember runs a member until its standard input ends, and says "listening" or what went wrong.
+func beMember(text string) int {
+	var options store.MemberOptions
+	if err := json.Unmarshal([]byte(text), &options); err != nil {
+		fmt.Println(err)
+		return 2
+	}
+	if os.Getenv("HOLDFAST_TEST_LOG") != "" {
+		options.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	member, err := store.StartMember(options)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("listening")
+	asked := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(asked)
+	}()
+	select {
+	case <-asked:
+	case <-member.Stopped():
+		fmt.Println("stopped:", member.Err())
+		<-asked
+	}
+	if err := member.Close(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// cluster is a set of members, each in its own process.
+type cluster struct {
+	testing.TB
+	id      *identity.Identity
+	options []store.MemberOptions
+	running []*process // nil: not running
+}
+
+type process struct {
+	command *exec.Cmd
+	stdin   io.Closer
+	lines   chan string // what it says
+}
+
+// newIdentity makes a cluster named "test" with one node, whose certificate every member and client here uses.
+func newIdentity(t testing.TB) *identity.Identity {
+	t.Helper()
+	dir := t.TempDir()
+	if err := identity.Init(dir, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := identity.Issue(dir, dir, "node1", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	id, err := identity.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// memberOptions describes count members on free ports of the loopback.
+func memberOptions(t testing.TB, id *identity.Identity, count int) []store.MemberOptions {
+	t.Helper()
+	peers := map[string]string{}
+	var all []store.MemberOptions
+	for i := range count {
+		name := fmt.Sprintf("node%d", i+1)
+		peers[name] = freeAddress(t)
+		all = append(all, store.MemberOptions{Name: name, Dir: filepath.Join(t.TempDir(), name), Peers: peers, Cluster: "test",
+			ListenClient: []string{freeAddress(t)}, Files: files(id)})
+	}
+	return all
+}
+
+func files(id *identity.Identity) store.Files {
+	return store.Files{AuthorityCert: id.Paths.AuthorityCert, NodeCert: id.Paths.NodeCert, NodeKey: id.Paths.NodeKey,
+		ServerName: identity.ServerName}
+}
+
+// freeAddress returns an address that was free a moment ago.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// startCluster starts count members and waits until they work together.
+func startCluster(t testing.TB, count int) *cluster {
+	t.Helper()
+	id := newIdentity(t)
+	c := &cluster{TB: t, id: id, options: memberOptions(t, id, count), running: make([]*process, count)}
+	t.Cleanup(func() {
+		for i := range c.running {
+			c.kill(i)
+		}
+	})
+	for i := range count {
+		c.start(i)
+	}
+	c.awaitQuorum()
+	return c
+}
+
+func (c *cluster) awaitQuorum() {
+	c.Helper()
+	s := c.open()
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		if _, _, err := s.List(ctx, "nothing/"); err == nil {
+			return
+		} else if ctx.Err() != nil {
+			c.Fatalf("the members do not come together: %v", err)
+		}
+	}
+}
+
+// start starts member i and returns what it says first.
+func (c *cluster) start(i int) string {
+	c.Helper()
+	text, err := json.Marshal(c.options[i])
+	if err != nil {
+		c.Fatal(err)
+	}
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), memberEnvironment+"="+string(text))
+	command.Stderr = os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p := &process{command: command, lines: make(chan string, 16)}
+	if p.stdin, err = command.StdinPipe(); err != nil {
+		c.Fatal(err)
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		c.Fatal(err)
+	}
+	go func() {
+		defer close(p.lines)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			p.lines <- lines.Text()
+		}
+	}()
+	c.running[i] = p
+	return <-p.lines
+}
+
+// kill ends member i as a power cut would.
+func (c *cluster) kill(i int) {
+	p := c.running[i]
+	if p == nil {
+		return
+	}
+	c.running[i] = nil
+	_ = p.command.Process.Kill()
+	for range p.lines { // until its output has ended
+	}
+	_ = p.command.Wait()
+}
+
+// stop ends member i in order.
+func (c *cluster) stop(i int) {
+	c.Helper()
+	p := c.running[i]
+	c.running[i] = nil
+	_ = p.stdin.Close()
+	for line := range p.lines {
+		c.Log(line)
+	}
+	if err := p.command.Wait(); err != nil {
+		c.Errorf("stopping member %d: %v", i, err)
+	}
+}
+
+// freeze stops member i's process without ending it; thaw lets it go on.
+func (c *cluster) freeze(i int) { c.signal(i, syscall.SIGSTOP) }
+func (c *cluster) thaw(i int)   { c.signal(i, syscall.SIGCONT) }
+
+func (c *cluster) signal(i int, signal syscall.Signal) {
+	c.Helper()
+	if err := c.running[i].command.Process.Signal(signal); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// open returns a client of all members.
+func (c *cluster) open(change ...func(*store.Options)) store.Store {
+	c.Helper()
+	var endpoints []string
+	for _, o := range c.options {
+		endpoints = append(endpoints, o.ListenClient[0])
+	}
+	return openClient(c, c.id, endpoints, change...)
+}
+
+func openClient(t testing.TB, id *identity.Identity, endpoints []string, change ...func(*store.Options)) store.Store {
+	t.Helper()
+	options := store.Options{Endpoints: endpoints, TLS: id.ClientTLS(), Cluster: "test", Board: new(problem.Board)}
+	for _, f := range change {
+		f(&options)
+	}
+	s, err := store.Open(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// leader returns the index of the leading member.
+func (c *cluster) leader(s store.Store) int {
+	c.Helper()
+	for range 100 {
+		health := s.Health(context.Background())
+		for i, member := range health.Members {
+			if member.Leader && member.Name != "" && strings.HasPrefix(member.Name, "node") {
+				return i
+			}
+		}
+	}
+	c.Fatal("there is no leader")
+	return -1
+}
