@@ -221,7 +221,7 @@ func TestHungProbeIsStale(t *testing.T) {
 		r := running(t, Options{Probe: s.probe, Board: board})
 		r.Set([]Target{target("nfs")})
 		pass(500 * time.Millisecond)
-		s.set("nfs", false, -time.Minute)
+		s.set("nfs", false, -30*time.Second)
 		pass(4 * time.Second)
 		want(t, r, "about 4.25 s without a result", map[string]string{"nfs": "up"})
 		pass(time.Second)

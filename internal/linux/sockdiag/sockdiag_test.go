@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
@@ -64,10 +65,18 @@ func listen(t testing.TB, family int, address netip.AddrPort, backlog int) int {
 func connect(t testing.TB, family int, address netip.AddrPort) int {
 	t.Helper()
 	fd := socket(t, family)
-	if err := unix.Connect(fd, sockaddr(family, address)); err != nil {
-		t.Fatalf("connecting to %s: %v", address, err)
+	for {
+		err := unix.Connect(fd, sockaddr(family, address))
+		switch {
+		case err == nil:
+			return fd
+		case errors.Is(err, unix.ENETUNREACH) && t.Context().Err() == nil:
+			// The kernel inserts the route to a new IPv6 address from a work queue.
+			time.Sleep(time.Millisecond)
+		default:
+			t.Fatalf("connecting to %s: %v", address, err)
+		}
 	}
-	return fd
 }
 
 func socket(t testing.TB, family int) int {

@@ -1,9 +1,12 @@
 package probe
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -23,7 +26,8 @@ const maxHeader = 64 << 10
 // place of a local service already owns the node. The check therefore proves that something speaks TLS and HTTP there,
 // not who it is.
 type web struct {
-	url    string
+	at     netip.AddrPort
+	url    *url.URL
 	accept []int // empty: 200 to 399
 	dial   Dialer
 }
@@ -37,37 +41,57 @@ func newHTTP(check cluster.Check, at netip.AddrPort, dial Dialer) web {
 		}
 	}
 	where.Scheme, where.Host = string(check.Kind), at.String()
-	return web{url: where.String(), accept: check.Status, dial: dial}
+	return web{at: at, url: where, accept: check.Status, dial: dial}
 }
 
+// Try speaks HTTP/1.1 itself rather than through http.Transport, which writes what a confused server sends to the
+// process's log, and which would need closing after every try.
 func (p web) Try(ctx context.Context) (string, error) {
-	transport := &http.Transport{
-		DialContext:            p.dial,
-		DisableKeepAlives:      true,
-		MaxResponseHeaderBytes: maxHeader,
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // see web
-		ForceAttemptHTTP2:      false,
-	}
-	defer transport.CloseIdleConnections()
-	client := http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	began, status := time.Now(), 0
+	err := converse(ctx, p.dial, "tcp", p.at, func(conn net.Conn) (err error) {
+		if p.url.Scheme == string(cluster.CheckHTTPS) {
+			conn = tls.Client(conn, &tls.Config{
+				InsecureSkipVerify: true, //nolint:gosec // see web
+				MinVersion:         tls.VersionTLS12,
+				NextProtos:         []string{"http/1.1"},
+			})
+		}
+		status, err = p.get(ctx, conn)
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("GET %s: %w", p.url, err)
 	}
-	request.Header.Set("User-Agent", "holdfast-check")
-	began := time.Now()
-	response, err := client.Do(request)
+	if !p.accepted(status) {
+		return "", fmt.Errorf("GET %s: status %d, accepted are %s", p.url, status, p.acceptable())
+	}
+	return fmt.Sprintf("GET %s: status %d in %s", p.url, status, rounded(time.Since(began))), nil
+}
+
+// get sends the request and reads the status of the final response; 1xx announce another (RFC 9110 section 15.2).
+func (p web) get(ctx context.Context, conn net.Conn) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url.String(), nil)
 	if err != nil {
-		return "", fmt.Errorf("GET %s: %w", p.url, plain(unwrapURL(err)))
+		return 0, fmt.Errorf("making the request: %w", err)
 	}
-	_ = response.Body.Close()
-	if !p.accepted(response.StatusCode) {
-		return "", fmt.Errorf("GET %s: status %d, accepted are %s", p.url, response.StatusCode, p.acceptable())
+	request.Header.Set("User-Agent", "holdfast-check")
+	request.Close = true
+	if err := request.Write(conn); err != nil {
+		return 0, fmt.Errorf("sending the request: %w", err)
 	}
-	return fmt.Sprintf("GET %s: status %d in %s", p.url, response.StatusCode, rounded(time.Since(began))), nil
+	bounded := &io.LimitedReader{R: conn, N: maxHeader}
+	reader := bufio.NewReader(bounded)
+	for {
+		response, err := http.ReadResponse(reader, request)
+		switch {
+		case err != nil && bounded.N <= 0:
+			return 0, fmt.Errorf("the response header is longer than %d bytes", maxHeader)
+		case err != nil:
+			return 0, fmt.Errorf("reading the response: %w", err)
+		case response.StatusCode >= 200 || response.StatusCode == http.StatusSwitchingProtocols:
+			return response.StatusCode, nil // the body goes with the connection
+		}
+	}
 }
 
 func (p web) accepted(status int) bool {
@@ -82,14 +106,6 @@ func (p web) acceptable() string {
 		return "200 to 399"
 	}
 	return fmt.Sprint(p.accept)
-}
-
-// unwrapURL takes away the method and address that net/http puts in front, because Try names them itself.
-func unwrapURL(err error) error {
-	if wrapped, ok := err.(*url.Error); ok { //nolint:errorlint // only the outermost layer is to go
-		return wrapped.Err
-	}
-	return err
 }
 
 // rounded prints a duration for people.

@@ -108,6 +108,8 @@ func TestHTTP(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case "/moved":
 			http.Redirect(w, r, "/broken", http.StatusFound)
+		case "/early":
+			w.WriteHeader(http.StatusEarlyHints)
 		case "/hang-up":
 			panic(http.ErrAbortHandler)
 		}
@@ -131,6 +133,7 @@ func TestHTTP(t *testing.T) {
 		{"a code that is listed", cluster.Check{Kind: cluster.CheckHTTP, Path: "/broken", Status: []int{503}}, at(plain), true, "status 503"},
 		{"certificate of nobody in particular", cluster.Check{Kind: cluster.CheckHTTPS}, at(secure), true, "GET https://HOST:PORT/: status 200"},
 		{"no TLS there", cluster.Check{Kind: cluster.CheckHTTPS}, at(plain), false, "GET https://HOST:PORT/: "},
+		{"early hints come before the answer", cluster.Check{Kind: cluster.CheckHTTP, Path: "/early"}, at(plain), true, "status 200"},
 		{"hangs up", cluster.Check{Kind: cluster.CheckHTTP, Path: "/hang-up"}, at(plain), false, "EOF"},
 		{"nobody listens", cluster.Check{Kind: cluster.CheckHTTP}, closedPort(t), false, "GET http://HOST:PORT/: connection refused"},
 		{"not HTTP", cluster.Check{Kind: cluster.CheckHTTP}, listener(t, func(c net.Conn) { io.WriteString(c, "220 ready\r\n") }), false, "malformed HTTP"},
@@ -153,7 +156,7 @@ func TestHTTPHeaderIsBounded(t *testing.T) {
 			}
 		}
 	})
-	expect(t, cluster.Check{Kind: cluster.CheckHTTP}, endless, false, "server response headers exceeded")
+	expect(t, cluster.Check{Kind: cluster.CheckHTTP}, endless, false, "the response header is longer than 65536 bytes")
 }
 
 // responder answers DNS queries over UDP with what answer makes of them; nil sends nothing.
