@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/holdfast/holdfast/internal/linux/link"
 )
 
 // announceTaken announces addresses now and starts their repeats. r.mu is held.
@@ -90,6 +92,9 @@ func (r *Reconciler) claimed(address netip.Addr, mac []byte) {
 	if !held || r.ownMAC(mac) {
 		return
 	}
+	if !slices.Equal(r.contests[address].mac, mac) && r.newOwnMAC(mac) {
+		return
+	}
 	now := r.now()
 	if r.contests[address].claims == 0 {
 		r.log.Warn("another host claims a held address", "address", address, "interface", h.Interface, "mac", net.HardwareAddr(mac).String())
@@ -99,6 +104,13 @@ func (r *Reconciler) claimed(address netip.Addr, mac []byte) {
 		r.reportConflicts(now)
 		notify(r.wake)
 	}
+}
+
+// newOwnMAC reports whether a MAC that is not known as this node's is so by now: an interface may have got another one,
+// and its announcements are heard on this node's other interfaces. r.mu is held.
+func (r *Reconciler) newOwnMAC(mac []byte) bool {
+	interfaces, err := r.kernel.Interfaces()
+	return err == nil && slices.ContainsFunc(interfaces, func(i link.Interface) bool { return slices.Equal(i.MAC, mac) })
 }
 
 // reportConflicts puts the contests on the board. r.mu is held.

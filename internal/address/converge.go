@@ -241,15 +241,13 @@ func (r *Reconciler) enter(actual state, taken []netip.Addr, failures map[netip.
 		}
 	}
 	for a, h := range before {
-		if _, still := r.held[a]; still {
-			continue
-		}
-		r.schedule.stop(a)
-		delete(r.contests, a)
-		if !there[place{a, h.Interface}] {
+		if _, still := r.held[a]; !still && !there[place{a, h.Interface}] {
 			delete(r.mine, a) // it went by itself
 		}
 	}
+	notHeld := func(a netip.Addr) bool { _, held := r.held[a]; return !held }
+	maps.DeleteFunc(r.schedule.running, func(a netip.Addr, _ course) bool { return notHeld(a) })
+	maps.DeleteFunc(r.contests, func(a netip.Addr, _ contest) bool { return notHeld(a) })
 	r.failed = failures
 	r.reportConflicts(r.now())
 	r.metrics.held.Set(float64(len(r.held)))

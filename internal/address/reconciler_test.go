@@ -1,0 +1,417 @@
+package address
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/internal/linux/link"
+	"github.com/holdfast/holdfast/internal/linux/link/linktest"
+	"github.com/holdfast/holdfast/internal/linux/neigh/neightest"
+)
+
+func TestSetSaysWhatWasAchieved(t *testing.T) {
+	inBubble(t, false, func(n *node) {
+		got := n.set(holdings(moving("10.0.0.8", "ext0"), moving("10.0.0.7", "ext0")))
+		if addresses(got.Held) != "10.0.0.7 10.0.0.8" || texts(got.Taken) != "10.0.0.7 10.0.0.8" || got.Released != nil || got.Failed != nil {
+			t.Errorf("first: %+v", got)
+		}
+		n.kernel.Applied()
+		got = n.set(holdings(moving("10.0.0.8", "ext0"), moving("10.0.0.7", "ext0")))
+		if addresses(got.Held) != "10.0.0.7 10.0.0.8" || got.Taken != nil || got.Released != nil {
+			t.Errorf("the same again: %+v", got)
+		}
+		if again := n.kernel.Applied(); len(again) > 0 {
+			t.Errorf("the same again did %v", again)
+		}
+		got = n.set(holdings(moving("10.0.0.8", "ext0"), moving("10.0.0.9", "ext0")))
+		if addresses(got.Held) != "10.0.0.8 10.0.0.9" || texts(got.Taken) != "10.0.0.9" || texts(got.Released) != "10.0.0.7" {
+			t.Errorf("one for another: %+v", got)
+		}
+		applied := n.kernel.Applied()
+		if len(applied) != 2 || applied[0].Verb != link.Remove || applied[1].Verb != link.Add {
+			t.Errorf("done was %v, want the removal before the addition", applied)
+		}
+	})
+}
+
+// The trap of kube-vip (StartVipService): the error of adding the address is logged, and the node goes on as owner.
+func TestFailedAddIsNotHeld(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		refusal := errors.New("no room")
+		n.kernel.Fail(func(o link.Operation) error {
+			if a, ok := o.Object.(link.Address); ok && a.Prefix.Addr() == addr("10.0.0.7") && o.Verb == link.Add {
+				return refusal
+			}
+			return nil
+		})
+		got := n.set(holdings(moving("10.0.0.7", "ext0"), moving("10.0.0.8", "ext0")))
+		if addresses(got.Held) != "10.0.0.8" || !errors.Is(got.Failed[addr("10.0.0.7")], refusal) {
+			t.Errorf("got %+v, want 10.0.0.8 held and 10.0.0.7 failed", got)
+		}
+		for _, s := range n.link.Sent() {
+			if s.Address == addr("10.0.0.7") {
+				t.Error("an address that is not held was announced")
+			}
+		}
+		n.wantProblems("address.add-failed 10.0.0.7")
+		n.kernel.Fail(nil)
+		n.after(RereadInterval)
+		n.wantThere("10.0.0.7 10.0.0.8")
+		n.wantProblems()
+		select {
+		case <-n.Changed():
+		default:
+			t.Error("nobody was told that the address is held after all")
+		}
+	})
+}
+
+func TestFailedRemovalIsReportedAndTriedAgain(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(holdings(still("10.0.0.7", "ext0")))
+		n.kernel.Fail(func(o link.Operation) error {
+			if o.Verb == link.Remove {
+				return errors.New("busy")
+			}
+			return nil
+		})
+		got := n.set(Desired{})
+		if got.Failed[addr("10.0.0.7")] == nil {
+			t.Errorf("got %+v, want that 10.0.0.7 could not be removed", got)
+		}
+		n.wantProblems("address.remove-failed 10.0.0.7")
+		n.after(5 * time.Second)
+		n.wantThere("10.0.0.7")
+		n.kernel.Fail(nil)
+		n.after(RenewInterval)
+		n.wantThere("")
+		n.wantProblems()
+	})
+}
+
+func TestLifetimesAreRenewed(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(holdings(moving("10.0.0.7", "ext0"), still("10.0.0.5", "ext0")))
+		n.after(time.Minute)
+		n.wantThere("10.0.0.5 10.0.0.7")
+		n.kernel.Fail(func(o link.Operation) error {
+			if o.Verb == link.Renew {
+				return errors.New("no room")
+			}
+			return nil
+		})
+		n.after(RenewInterval)
+		n.wantProblems("address.renew-failed 10.0.0.7")
+		n.kernel.Fail(nil)
+		n.after(RenewInterval)
+		n.wantProblems()
+		n.wantThere("10.0.0.5 10.0.0.7")
+	})
+}
+
+// Without its agent an address is gone after its lifetime; a static one stays.
+func TestWithoutRunAddressesExpire(t *testing.T) {
+	inBubble(t, false, func(n *node) {
+		n.set(holdings(moving("10.0.0.7", "ext0"), still("10.0.0.5", "ext0")))
+		n.after(ValidLifetime - time.Millisecond)
+		n.wantThere("10.0.0.5 10.0.0.7")
+		n.after(time.Millisecond)
+		n.wantThere("10.0.0.5")
+	})
+}
+
+func TestSilence(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(holdings(moving("10.0.0.7", "ext0"), moving("fd00::7", "ext1"), still("10.0.0.5", "ext0")))
+		n.Silence("test")
+		n.wantThere("10.0.0.5")
+		n.link.Sent()
+		n.link.Claim(addr("10.0.0.7"), stranger)
+		n.after(time.Minute)
+		n.wantThere("10.0.0.5")
+		for _, s := range n.link.Sent() {
+			if s.Address != addr("10.0.0.5") {
+				t.Errorf("%v was announced after the silence", s.Address)
+			}
+		}
+		if got := n.Status(); addresses(got.Held) != "10.0.0.5" || got.Failed != nil {
+			t.Errorf("status is %+v, want the static address and no failure", got)
+		}
+		got := n.set(holdings(moving("10.0.0.7", "ext0")))
+		if addresses(got.Held) != "10.0.0.7" {
+			t.Errorf("the next Set holds %+v", got)
+		}
+	})
+}
+
+// What a silence cannot remove is tried again, and leaves by its lifetime at the latest.
+func TestSilenceOfAStubbornKernel(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(holdings(moving("10.0.0.7", "ext0")))
+		n.kernel.Fail(func(o link.Operation) error { return errors.New("busy") })
+		n.Silence("test")
+		n.wantThere("10.0.0.7")
+		n.after(RenewInterval)
+		n.wantProblems("address.remove-failed 10.0.0.7")
+		n.after(ValidLifetime)
+		n.wantThere("")
+	})
+}
+
+// A process that was stopped and goes on must not act on a right that ran out meanwhile.
+func TestWithoutPermissionNothingIsRenewedOrTaken(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(holdings(moving("10.0.0.7", "ext0"), still("10.0.0.5", "ext0")))
+		n.after(3 * time.Second)
+		n.link.Sent()
+		n.allowed = false
+		n.link.Claim(addr("10.0.0.7"), stranger)
+		n.after(ValidLifetime)
+		n.wantThere("10.0.0.5")
+		got := n.set(holdings(moving("10.0.0.8", "ext0"), still("10.0.0.6", "ext0")))
+		if addresses(got.Held) != "10.0.0.6" || !errors.Is(got.Failed[addr("10.0.0.8")], ErrNoRight) {
+			t.Errorf("without the right to hold: %+v", got)
+		}
+		for _, s := range n.link.Sent() {
+			if s.Address == addr("10.0.0.7") || s.Address == addr("10.0.0.8") {
+				t.Errorf("%v was announced without the right to hold it", s.Address)
+			}
+		}
+	})
+}
+
+func TestInterfaceVanishesAndReturns(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(Desired{
+			Holdings: []Holding{moving("10.0.0.7", "ext0"), still("10.0.0.5", "ext0"), moving("10.0.0.8", "ext1")},
+			Routes:   []SubnetRoute{{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext0"}},
+		})
+		n.after(3 * time.Second)
+		n.kernel.RemoveInterface("ext0")
+		n.after(0)
+		if got := n.Status(); addresses(got.Held) != "10.0.0.8" || !errors.Is(got.Failed[addr("10.0.0.7")], link.ErrNoInterface) {
+			t.Errorf("with the interface gone: %+v", got)
+		}
+		select {
+		case <-n.Changed():
+		default:
+			t.Error("nobody was told that addresses are lost")
+		}
+		n.wantProblems("address.interface-missing ext0")
+		n.link.Sent()
+		returned := linktest.Ethernet(2, "ext0")
+		returned.Index = 9
+		n.kernel.SetInterface(returned)
+		n.after(0)
+		n.wantThere("10.0.0.5 10.0.0.7 10.0.0.8")
+		n.wantProblems()
+		if sent := n.link.Sent(); len(sent) != 2 {
+			t.Errorf("announced were %v, want the two that came back", sent)
+		}
+		if routes, _ := n.kernel.Routes(); len(routes) != 2 {
+			t.Errorf("routes are %v, want those of the subnet back", routes)
+		}
+		if got := n.link.Watched(); !slices.Equal(got, []string{"ext0", "ext1"}) {
+			t.Errorf("watched are %v", got)
+		}
+	})
+}
+
+// Somebody takes a held address off by hand.
+func TestLostAddressComesBack(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(holdings(still("10.0.0.5", "ext0")))
+		n.kernel.Take("ext0", addr("10.0.0.5"))
+		n.after(0)
+		n.wantThere("10.0.0.5")
+	})
+}
+
+// Public report 4(a) (kube-vip #996, MetalLB #589): an agent that was killed left its address, and the next one served
+// beside the node that had taken it. Every moving address goes before anything else.
+func TestReport4CleanUpAtStart(t *testing.T) {
+	inBubble(t, false, func(n *node) {
+		for _, a := range []string{"10.0.0.7/32", "10.0.0.100/32", "10.0.0.8/24", "fd00::7/128"} {
+			n.kernel.Put(link.Address{Interface: "ext0", Prefix: prefix(a), Valid: link.Forever, Preferred: link.Forever})
+		}
+		managed := func(a netip.Addr) bool { return a != addr("10.0.0.100") }
+		err := n.CleanUp(n.t.Context(), managed)
+		if !errors.Is(err, ErrConfigured) {
+			t.Errorf("error %v, want that 10.0.0.8/24 was left", err)
+		}
+		n.wantThere("10.0.0.100 10.0.0.8")
+		n.wantProblems("address.configured-elsewhere 10.0.0.8")
+	})
+}
+
+func TestStrangerHasTheAddress(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.link.Hold(addr("10.0.0.7"), stranger)
+		probed := moving("10.0.0.7", "ext0")
+		probed.Probe = true
+		clean := moving("10.0.0.8", "ext0")
+		clean.Probe = true
+		start := time.Now()
+		got := n.set(holdings(probed, clean, moving("10.0.0.9", "ext0")))
+		if addresses(got.Held) != "10.0.0.8 10.0.0.9" || !errors.Is(got.Failed[addr("10.0.0.7")], ErrInUse) {
+			t.Errorf("got %+v, want 10.0.0.7 refused", got)
+		}
+		if texts(got.Taken) != "10.0.0.8 10.0.0.9" || time.Since(start) != ProbeWait {
+			t.Errorf("taken %v in %v, want the others within one probe", got.Taken, time.Since(start))
+		}
+		n.wantProblems("address.in-use 10.0.0.7")
+
+		n.link.Probed()
+		n.set(holdings(probed, clean, moving("10.0.0.9", "ext0")))
+		if again := n.link.Probed(); len(again) > 0 {
+			t.Errorf("probed %v at once again", again)
+		}
+		n.after(time.Minute)
+		if again := n.link.Probed(); len(again) > 0 {
+			t.Errorf("the background probed %v: no endless retry", again)
+		}
+		n.link.Release(addr("10.0.0.7"))
+		got = n.set(holdings(probed, clean))
+		if addresses(got.Held) != "10.0.0.7 10.0.0.8" {
+			t.Errorf("after the stranger left: %+v", got)
+		}
+		n.wantProblems()
+	})
+}
+
+// A silence does not wait for a probe, and what was probed for is not taken after it.
+func TestSilenceDuringProbe(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		probed := moving("10.0.0.7", "ext0")
+		probed.Probe = true
+		done := make(chan Result)
+		go func() { done <- n.set(holdings(probed, moving("10.0.0.8", "ext0"))) }()
+		n.after(ProbeWait / 2)
+		n.wantThere("10.0.0.8")
+		start := time.Now()
+		n.Silence("test")
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the silence waited %v for the probe", took)
+		}
+		got := <-done
+		if got.Held != nil || !errors.Is(got.Failed[addr("10.0.0.7")], ErrSilenced) || !errors.Is(got.Failed[addr("10.0.0.8")], ErrSilenced) {
+			t.Errorf("got %+v, want nothing held and both silenced", got)
+		}
+		n.after(time.Minute)
+		n.wantThere("")
+	})
+}
+
+// An address whose interface was not there when it was set is probed for when the interface comes.
+func TestProbeOfALateInterface(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.kernel.RemoveInterface("ext1")
+		probed := moving("10.0.0.7", "ext1")
+		probed.Probe = true
+		n.set(holdings(probed))
+		n.kernel.SetInterface(linktest.Ethernet(3, "ext1"))
+		n.after(ProbeWait)
+		n.wantThere("10.0.0.7")
+		if got := n.link.Probed(); len(got) != 1 {
+			t.Errorf("probed %v, want 10.0.0.7 once", got)
+		}
+	})
+}
+
+// Settings of the kernel that do not suit are on the board, the harmful ones as warnings.
+func TestKernelSettingsAreReported(t *testing.T) {
+	inBubble(t, false, func(n *node) {
+		n.kernel.SetFindings(
+			link.Finding{Setting: "net.ipv4.conf.ext0.rp_filter", Value: "1", Want: "2", Consequence: "drops", Harmful: true},
+			link.Finding{Setting: "net.ipv4.ip_nonlocal_bind", Value: "0", Want: "1", Consequence: "cannot bind"})
+		n.checkSettings()
+		n.wantProblems("address.kernel-setting net.ipv4.conf.ext0.rp_filter", "address.kernel-setting-note net.ipv4.ip_nonlocal_bind")
+		n.kernel.SetFindings()
+		n.checkSettings()
+		n.wantProblems()
+	})
+}
+
+// unreadable is a kernel that cannot be read.
+type unreadable struct{ *linktest.Fake }
+
+func (unreadable) Addresses() ([]link.Address, error) { return nil, errors.New("out of memory") }
+
+func TestKernelCannotBeRead(t *testing.T) {
+	inBubble(t, false, func(n *node) {
+		n.set(holdings(moving("10.0.0.7", "ext0"), moving("10.0.0.8", "ext0")))
+		n.Reconciler.kernel = unreadable{n.kernel}
+		got := n.set(holdings(moving("10.0.0.8", "ext0"), moving("10.0.0.9", "ext0")))
+		if addresses(got.Held) != "10.0.0.8" || texts(got.Released) != "10.0.0.7" || got.Failed[addr("10.0.0.9")] == nil {
+			t.Errorf("got %+v, want 10.0.0.7 released, 10.0.0.8 kept, 10.0.0.9 failed", got)
+		}
+		n.wantThere("10.0.0.8")
+		n.wantProblems("address.kernel-unreadable kernel")
+	})
+}
+
+// Set, Silence, renewal and reading run against each other; after each silence nothing moving is on the interfaces
+// until the next Set. Run with -race.
+func TestNothingIsResurrected(t *testing.T) {
+	kernel, announcer := testKernel(), neightest.New()
+	announcer.SetInterface("ext0", ownMAC0)
+	r := New(Options{Kernel: kernel, Announcer: announcer})
+	var many []Holding
+	for i := range 200 {
+		many = append(many, moving(fmt.Sprintf("10.0.1.%d", i+1), "ext0"))
+	}
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for _, work := range []func(){r.renew, func() { r.pass(t.Context(), true) }, func() { r.claimed(many[0].Address, stranger) }} {
+		group.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					work()
+				}
+			}
+		})
+	}
+	for range 30 {
+		set := make(chan Result)
+		go func() { set <- r.Set(t.Context(), holdings(many...)) }()
+		r.Silence("while a Set may be running")
+		<-set
+		r.Silence("after it")
+		for range 5 {
+			r.renew()
+			if list, _ := kernel.Addresses(); len(list) > 0 {
+				t.Fatalf("after a silence there are %v", list)
+			}
+		}
+		r.Set(t.Context(), holdings(many[:100]...))
+		r.Set(t.Context(), holdings(many[:50]...))
+		if list, _ := kernel.Addresses(); len(list) != 50 {
+			t.Fatalf("there are %d addresses, want 50", len(list))
+		}
+	}
+	close(stop)
+	group.Wait()
+}
+
+func TestFindingsReplaceEachOther(t *testing.T) {
+	inBubble(t, false, func(n *node) {
+		f := findings{board: n.board, last: map[string][]found{}}
+		f.replace("a", time.Now(), []found{{problemRoute, "x", "1"}, {problemRoute, "y", "1"}})
+		f.replace("b", time.Now(), []found{{problemDeaf, "x", "1"}})
+		f.replace("a", time.Now(), []found{{problemRoute, "y", "2"}})
+		n.wantProblems("address.not-watched x", "address.route-failed y")
+		if got := n.board.List()[1].Detail; got != "2" {
+			t.Error(cmp.Diff("2", got))
+		}
+	})
+}
