@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast/holdfast/internal/api"
+)
+
+const rootText = `Holdfast keeps clients on a working node: it answers the names and moves the addresses that they hold on to.
+
+Commands talk to the agent of this machine over its Unix socket. Results go to standard output, everything else to
+standard error.`
+
+// newRoot builds the whole tree of commands.
+func newRoot(deps Deps) *cobra.Command {
+	s := &session{Deps: deps, format: formatTable}
+	root := group("holdfast", "Keep clients on a working node", rootText)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetIn(deps.In)
+	root.SetOut(deps.Out)
+	root.SetErr(deps.Err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misused("%s", err) })
+	flags := root.PersistentFlags()
+	flags.VarP(&s.format, "output", "o", "how results are written")
+	flags.StringVar(&s.socket, "socket", cmp.Or(deps.Environment("HOLDFAST_SOCKET"), api.DefaultSocket),
+		"the agent's socket; also by HOLDFAST_SOCKET")
+	completeWords(root, "output", "table", "json", "yaml")
+	root.AddCommand(
+		s.statusCommand(), s.problemsCommand(), s.topCommand(), s.eventsCommand(), s.explainCommand(), s.planCommand(),
+		s.validateCommand(), s.diffCommand(), s.applyCommand(), s.getCommand(), s.schemaCommand(),
+		s.networkCommand(), s.nodeCommand(), s.clusterCommand(),
+		s.initCommand(), s.identityCommand(),
+		s.versionCommand(), s.manCommand(), exitCodesTopic(),
+	)
+	for _, command := range deps.Commands {
+		misuseIsUsage(command)
+		root.AddCommand(command)
+	}
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// group is a command that only has subcommands. By itself it prints its help; with a word that is none of them it fails.
+func group(use, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: cmp.Or(long, short+"."),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			text := fmt.Sprintf("%s has no subcommand %q", cmd.CommandPath(), args[0])
+			cmd.SuggestionsMinimumDistance = 2
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				text += fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
+			}
+			return misused("%s", text)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+// arguments checks the number of arguments by their names: "POOL" must be there, "[NODE]" may, and "NODE..." at least once.
+func arguments(names ...string) cobra.PositionalArgs {
+	least, most := 0, 0
+	for _, name := range names {
+		switch {
+		case strings.HasSuffix(name, "..."):
+			least, most = least+1, 1<<20
+		case strings.HasPrefix(name, "["):
+			most++
+		default:
+			least, most = least+1, most+1
+		}
+	}
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return misused("%s needs %s, and %d of them were given", cmd.CommandPath(), strings.Join(names, " "), len(args))
+		case len(args) > most && most == 0:
+			return misused("%s takes no argument, and %q was given", cmd.CommandPath(), args[0])
+		case len(args) > most:
+			return misused("%s takes %s, and %q is one too many", cmd.CommandPath(), strings.Join(names, " "), args[most])
+		}
+		return nil
+	}
+}
+
+// misuseIsUsage lets wrong arguments of another package's commands end with the exit code for a wrong command line.
+func misuseIsUsage(command *cobra.Command) {
+	if check := command.Args; check != nil {
+		command.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return misused("%s: %s", cmd.CommandPath(), err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range command.Commands() {
+		misuseIsUsage(sub)
+	}
+}
+
+// completeWords completes a flag of cmd from fixed words.
+func completeWords(cmd *cobra.Command, flag string, words ...string) {
+	// The only error is a flag that does not exist, which every run of every test would show.
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}
