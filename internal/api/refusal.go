@@ -81,7 +81,7 @@ func Text(err error) string {
 	if !errors.As(err, &failure) {
 		return err.Error()
 	}
-	if failure.Code() == connect.CodeUnimplemented && failure.Message() == "" {
+	if failure.Code() == connect.CodeUnimplemented {
 		return "the agent does not know this command: command line and agent are of different versions"
 	}
 	return failure.Message()

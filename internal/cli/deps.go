@@ -45,9 +45,6 @@ func Run(ctx context.Context, deps Deps, args []string) int {
 	if err == nil {
 		return code
 	}
-	if strings.HasPrefix(err.Error(), "unknown command") { // cobra's own, of the root; it has no type
-		code = exitUsage
-	}
 	if text := strings.TrimSpace(err.Error()); text != "" {
 		fmt.Fprintf(deps.Err, "holdfast: %s\n", text)
 	}

@@ -23,7 +23,7 @@ func newRoot(deps Deps) *cobra.Command {
 	root.SetIn(deps.In)
 	root.SetOut(deps.Out)
 	root.SetErr(deps.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misused("%s", err) })
+	root.SetFlagErrorFunc(flagMisused)
 	flags := root.PersistentFlags()
 	flags.VarP(&s.format, "output", "o", "how results are written")
 	flags.StringVar(&s.socket, "socket", cmp.Or(deps.Environment("HOLDFAST_SOCKET"), api.DefaultSocket),
@@ -36,10 +36,8 @@ func newRoot(deps Deps) *cobra.Command {
 		s.initCommand(), s.identityCommand(),
 		s.versionCommand(), s.manCommand(), exitCodesTopic(),
 	)
-	for _, command := range deps.Commands {
-		misuseIsUsage(command)
-		root.AddCommand(command)
-	}
+	root.AddCommand(deps.Commands...)
+	checkAsUsage(root)
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -86,21 +84,6 @@ func arguments(names ...string) cobra.PositionalArgs {
 			return misused("%s takes %s, and %q is one too many", cmd.CommandPath(), strings.Join(names, " "), args[most])
 		}
 		return nil
-	}
-}
-
-// misuseIsUsage lets wrong arguments of another package's commands end with the exit code for a wrong command line.
-func misuseIsUsage(command *cobra.Command) {
-	if check := command.Args; check != nil {
-		command.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return misused("%s: %s", cmd.CommandPath(), err)
-			}
-			return nil
-		}
-	}
-	for _, sub := range command.Commands() {
-		misuseIsUsage(sub)
 	}
 }
 
