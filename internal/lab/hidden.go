@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// hiddenCommands are what the lab runs of itself in its namespaces.
+func hiddenCommands(at locate) []*cobra.Command {
+	commands := []*cobra.Command{hostCommand(at), nodeCommand(), resolveCommand(), serveCommand(), connectCommand()}
+	for _, command := range commands {
+		command.Hidden = true
+	}
+	return commands
+}
+
+func hostCommand(at locate) *cobra.Command {
+	var options HostOptions
+	command := &cobra.Command{
+		Use: "host", Short: "Be the host of a lab", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) (err error) {
+			if options.Dir, err = at(); err != nil {
+				return err
+			}
+			return runHost(options)
+		},
+	}
+	command.Flags().BoolVar(&options.UserNS, "user-namespace", false, "the lab is in a user namespace")
+	command.Flags().BoolVar(&options.Leashed, "leashed", false, "end with the process that started the lab")
+	command.Flags().StringArrayVar(&options.Agent, "agent-command", nil, "run this instead of the agent")
+	return command
+}
+
+func nodeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "node", Short: "Be the first process of a member", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return runFirstProcess() },
+	}
+}
+
+func resolveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "resolve NAME", Short: "Print an address of a name, as a program on this member sees it", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, arguments []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+			defer cancel()
+			resolver := net.Resolver{PreferGo: true}
+			addresses, err := resolver.LookupNetIP(ctx, "ip", arguments[0]+".")
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), addresses[0])
+			return err
+		},
+	}
+}

@@ -1,0 +1,307 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stopPatience is how long a process may take to end by itself before it is killed.
+const stopPatience = 15 * time.Second
+
+// deathPatience is how long turning a member off waits for its processes to be gone.
+const deathPatience = 3 * time.Second
+
+// machine is one member with its power switch. Its methods are called with the host's lock held.
+type machine struct {
+	Member
+	host *host
+
+	on          bool
+	frozen      bool
+	carrierDown bool // by cut --carrier
+	switchDown  bool // by switch off --carrier
+	pid         int  // of the member's first process, as the host sees it
+	first       *exec.Cmd
+	line        *initLine // to the first process
+	wires       []*wire
+}
+
+// The services that a member's first process may run. The agent is a node's, the resolver the resolver's.
+const (
+	serviceAgent    = "agent"
+	serviceResolver = "resolver"
+)
+
+// command does to the whole machine what an operator asked.
+func (m *machine) command(op string) error {
+	switch {
+	case op == "start" && m.on:
+		return fmt.Errorf("%s is already on", m.Name)
+	case op == "start":
+		return m.powerOn()
+	case !m.on:
+		return fmt.Errorf("%s is off", m.Name)
+	case op == "kill":
+		m.powerOff()
+		return nil
+	case op == "stop":
+		return m.stop()
+	case op == "freeze":
+		return m.freeze()
+	case op == "thaw":
+		return m.thaw()
+	}
+	return fmt.Errorf("this lab cannot %q", op)
+}
+
+// agentCommand does the same to the agent alone.
+func (m *machine) agentCommand(op string) error {
+	switch {
+	case m.Kind != KindNode:
+		return fmt.Errorf("%s is a %s: it has no agent", m.Name, m.Kind)
+	case !m.on:
+		return fmt.Errorf("%s is off", m.Name)
+	case m.frozen:
+		return fmt.Errorf("%s is frozen: `holdfast lab thaw %s` first", m.Name, m.Name)
+	}
+	switch op {
+	case "start":
+		return m.startAgent()
+	case "kill":
+		return m.line.end(serviceAgent, syscall.SIGKILL)
+	case "stop":
+		return m.line.end(serviceAgent, syscall.SIGTERM)
+	case "freeze":
+		return m.line.signal(serviceAgent, syscall.SIGSTOP)
+	case "thaw":
+		return m.line.signal(serviceAgent, syscall.SIGCONT)
+	}
+	return fmt.Errorf("this lab cannot %q an agent", op)
+}
+
+// powerOn starts the member's first process in namespaces of its own, plugs it in, and starts what it runs.
+func (m *machine) powerOn() error {
+	if err := m.startFirst(); err != nil {
+		return err
+	}
+	m.on = true
+	if err := m.boot(); err != nil {
+		m.powerOff()
+		return err
+	}
+	return nil
+}
+
+func (m *machine) startFirst() error {
+	log, err := os.OpenFile(m.host.Dir.path(logFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	ours, theirs, err := linePair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	m.first = exec.Command("/proc/self/exe", "lab", "node")
+	m.first.Stdout, m.first.Stderr = log, log
+	m.first.ExtraFiles = []*os.File{theirs}
+	m.first.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Setsid:     true,
+	}
+	if err := m.first.Start(); err != nil {
+		ours.Close()
+		return fmt.Errorf("starting its first process: %w", err)
+	}
+	m.pid = m.first.Process.Pid
+	m.line = newInitLine(ours)
+	return nil
+}
+
+// boot gives the running first process its network, its files and its services.
+func (m *machine) boot() error {
+	for _, iface := range m.Interfaces {
+		if err := plug(iface, m.pid); err != nil {
+			return err
+		}
+		if iface.Link != nil {
+			if err := m.startLink(iface); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.writeFiles(); err != nil {
+		return err
+	}
+	world := bootOrder{Member: m.Member, Dir: m.host.Dir, Keep: binaryDirectory(m.host.Dir)}
+	if err := m.line.boot(world); err != nil {
+		return err
+	}
+	if err := m.setLinks(); err != nil {
+		return err
+	}
+	if m.linksUp() {
+		if err := m.settle(world); err != nil {
+			return err
+		}
+	}
+	switch m.Kind {
+	case KindNode:
+		return m.startAgent()
+	case KindResolver:
+		return m.startResolver()
+	}
+	return nil
+}
+
+func (m *machine) startLink(iface Interface) error {
+	if err := noOffload(iface.Port); err != nil {
+		return err
+	}
+	wire, err := startWire(innerPort(iface.Port), farPort(iface.Port), *iface.Link)
+	if err != nil {
+		return err
+	}
+	m.wires = append(m.wires, wire)
+	return nil
+}
+
+// linksUp says whether the member should have carrier.
+func (m *machine) linksUp() bool { return !m.carrierDown && !m.switchDown }
+
+// settle waits until both ends of every link carry frames.
+func (m *machine) settle(world bootOrder) error {
+	for _, iface := range m.Interfaces {
+		if err := waitRunning(iface.Port); err != nil {
+			return err
+		}
+	}
+	return m.line.settle(world)
+}
+
+// setLinks sets the ports of the switch up or down as they should be.
+func (m *machine) setLinks() error {
+	if !m.on {
+		return nil
+	}
+	var faults []error
+	for _, iface := range m.Interfaces {
+		up := m.linksUp()
+		faults = append(faults, setLink(iface.Port, up))
+		if iface.Link != nil {
+			faults = append(faults, setLink(carrierPort(iface), up))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// powerOff cuts every link and kills every process, in this order and at once: the sockets of dying processes say
+// goodbye, and a machine without power does not.
+func (m *machine) powerOff() {
+	for _, iface := range m.Interfaces {
+		_ = setLink(iface.Port, false) // a link that is missing is as good as down
+		_ = setLink(carrierPort(iface), false)
+	}
+	_ = m.first.Process.Kill() // only fails when it is dead already
+	m.awaitDeath()
+	for _, wire := range m.wires {
+		wire.close()
+	}
+	m.wires = nil
+	for _, iface := range m.Interfaces {
+		unplug(iface)
+	}
+	m.line.close()
+	m.on, m.frozen = false, false
+}
+
+// awaitDeath returns when the kernel has killed every process of the member. It does not wait for ever: a process
+// whose parent is outside the lab and stopped, as ctrl-Z does to `lab exec`, stays undead until its parent goes on.
+func (m *machine) awaitDeath() {
+	dead := make(chan struct{})
+	go func(first *exec.Cmd) {
+		_ = first.Wait()
+		close(dead)
+	}(m.first)
+	select {
+	case <-dead:
+	case <-time.After(deathPatience):
+	}
+}
+
+// stop lets the services end by themselves and then turns the power off.
+func (m *machine) stop() error {
+	if m.frozen {
+		return fmt.Errorf("%s is frozen: thaw it first, or kill it", m.Name)
+	}
+	var err error
+	for _, service := range []string{serviceAgent, serviceResolver} {
+		if m.line.running(service) {
+			err = errors.Join(err, m.line.end(service, syscall.SIGTERM))
+		}
+	}
+	m.powerOff()
+	return err
+}
+
+// startAgent runs the node's agent.
+func (m *machine) startAgent() error {
+	argv := []string{m.host.Dir.path(binDir, "holdfast"), "agent", "--dir", m.host.Dir.node(m.Name)}
+	if len(m.host.Agent) > 0 {
+		argv = m.host.Agent
+	}
+	return m.line.run(serviceAgent, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
+}
+
+func (m *machine) startResolver() error {
+	argv, err := resolverCommand(m.host.plan.Resolver, m.host.Dir.node(m.Name))
+	if err != nil {
+		return err
+	}
+	return m.line.run(serviceResolver, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
+}
+
+// writeFiles writes what the member's /etc is to hold.
+func (m *machine) writeFiles() error {
+	directory := m.host.Dir.node(m.Name)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return err
+	}
+	resolv := ""
+	if m.host.plan.Resolver.Kind != ResolverNone {
+		resolv = fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:5\n", m.host.plan.Resolver.Address)
+	}
+	return errors.Join(
+		os.WriteFile(directory+"/resolv.conf", []byte(resolv), 0o644),
+		os.WriteFile(directory+"/hosts", []byte(m.host.plan.HostsFile()), 0o644),
+	)
+}
+
+// memberEnvironment is the environment of a program that runs in a member.
+func memberEnvironment(base []string, dir Directory, member string) []string {
+	var out []string
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, variable := range base {
+		name, value, _ := strings.Cut(variable, "=")
+		switch name {
+		case "PATH":
+			path = value
+		case "HOLDFAST_SOCKET", "HOLDFAST_LAB_NODE":
+		default:
+			out = append(out, variable)
+		}
+	}
+	return append(out,
+		"PATH="+dir.path(binDir)+":"+path+":/usr/local/sbin:/usr/sbin:/sbin", // an ordinary user's PATH has no sbin
+		"HOLDFAST_SOCKET=/run/holdfast/holdfast.sock",
+		"HOLDFAST_LAB_NODE="+member,
+	)
+}
