@@ -106,10 +106,11 @@ func (r *Reconciler) lookAtDevices(interfaces []link.Interface) []netip.Addr {
 }
 
 // carryOut does what is planned in batches and returns what was added. Additions of addresses with lifetimes are left
-// out once the node is silenced or has no right to hold. r.mu is held.
+// out once the node is silenced or has no right to hold. A rule or route that fails is tried once more at the end: the
+// kernel takes no gateway in a namespace that never had an address. r.mu is held.
 func (r *Reconciler) carryOut(p plan, silences uint64, failures map[netip.Addr]error) []netip.Addr {
 	var taken []netip.Addr
-	var routing []found
+	var again []link.Operation
 	for batch := range slices.Chunk(p.operations, batchSize) {
 		batch = r.lawful(batch, silences, failures)
 		for i, err := range r.kernel.Apply(batch) {
@@ -118,8 +119,15 @@ func (r *Reconciler) carryOut(p plan, silences uint64, failures map[netip.Addr]e
 					taken = append(taken, a.Prefix.Addr())
 				}
 			} else if err != nil {
-				routing = append(routing, found{problemRoute, subnetOf(batch[i].Object), err.Error()})
+				again = append(again, batch[i])
 			}
+		}
+	}
+	var routing []found
+	for i, err := range r.kernel.Apply(again) {
+		if err != nil {
+			r.log.Error("could not change a rule or route", "error", err)
+			routing = append(routing, found{problemRoute, subnetOf(again[i].Object), err.Error()})
 		}
 	}
 	if r.stale {

@@ -415,3 +415,29 @@ func TestFindingsReplaceEachOther(t *testing.T) {
 		}
 	})
 }
+
+// A rule or route that fails twice is on the board, and is tried again; the address is held all the same.
+func TestFailedRouteIsReported(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.kernel.Fail(func(o link.Operation) error {
+			if r, ok := o.Object.(link.Route); ok && r.Gateway.IsValid() {
+				return errors.New("unreachable gateway")
+			}
+			return nil
+		})
+		got := n.set(Desired{
+			Holdings: []Holding{still("10.0.0.7", "ext0")},
+			Routes:   []SubnetRoute{{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext0"}},
+		})
+		if addresses(got.Held) != "10.0.0.7" || got.Failed != nil {
+			t.Errorf("got %+v", got)
+		}
+		n.wantProblems("address.route-failed 0.0.0.0/0 dev ext0")
+		n.kernel.Fail(nil)
+		n.after(RereadInterval)
+		n.wantProblems()
+		if routes, _ := n.kernel.Routes(); len(routes) != 2 {
+			t.Errorf("routes are %v", routes)
+		}
+	})
+}

@@ -18,7 +18,7 @@ import (
 
 // inNamespace opens a kernel in a new network namespace with the veth pairs named, ends up, and gives it to f. The
 // namespace is made on a thread of its own, which dies with it.
-func inNamespace(t *testing.T, pairs []string, f func(k *link.Kernel)) {
+func inNamespace(t testing.TB, pairs []string, f func(k *link.Kernel)) {
 	t.Helper()
 	opened := make(chan any, 1)
 	go func() {
@@ -200,8 +200,7 @@ func TestFindingsOfTheKernel(t *testing.T) {
 }
 
 func BenchmarkRemove1000(b *testing.B) {
-	t := &testing.T{}
-	inNamespace(t, []string{"ext0"}, func(k *link.Kernel) {
+	inNamespace(b, []string{"ext0"}, func(k *link.Kernel) {
 		var add, remove []link.Operation
 		addr := netip.MustParseAddr("10.8.0.0")
 		for range 1000 {
