@@ -37,12 +37,12 @@ func (d Damping) HoldDown(flaps int) time.Duration {
 	}
 	hold := d.Base
 	for range flaps - 1 {
-		if hold >= d.Max {
-			break
+		if hold > d.Max/2 {
+			return d.Max
 		}
 		hold *= 2
 	}
-	return min(hold, d.Max)
+	return hold
 }
 
 // maxFlaps is the number of flaps that reaches Max: more are not counted, so that a target that flapped for a week

@@ -91,9 +91,6 @@ func (m *Machine) SetRules(rules Rules) {
 // Verdict is the present verdict.
 func (m *Machine) Verdict() Verdict { return m.verdict }
 
-// Flaps is how many flaps are not yet forgiven.
-func (m *Machine) Flaps() int { return m.flaps }
-
 // transition is one line of the table: in state From, on event On, go To unless the guard gives a reason to stay. A
 // line without a guard and with To equal to From always stays, for the reason in Stay.
 type transition struct {
@@ -109,11 +106,11 @@ type transition struct {
 // states because no check yields it.
 //
 //	          good                          bad                    tick
-//	Unknown   Up unless held down           Down                   stays
+//	Unknown   Up unless it was held down    Down                   stays
 //	Up        stays                         Down at 'fall'         Unknown when stale
 //	Down      Up at 'rise' and held long    stays                  Unknown when stale
 var transitions = []transition{
-	{From: Unknown, On: Good, To: Up, unless: (*Machine).heldDown},
+	{From: Unknown, On: Good, To: Up, unless: (*Machine).heldDownBefore},
 	{From: Unknown, On: Bad, To: Down},
 	{From: Unknown, On: Tick, To: Unknown, Stay: "there is no evidence to lose"},
 	{From: Up, On: Good, To: Up, Stay: "the last result was good"},
@@ -137,6 +134,7 @@ func (m *Machine) Step(event Event, now time.Time) (Verdict, bool) {
 		m.follow(Event{Kind: Tick}, now) // the result ends a hole that no tick has noticed
 	}
 	m.follow(event, now)
+	m.verdict.Flaps = m.flaps
 	return m.verdict, m.verdict.State != before
 }
 
@@ -273,6 +271,15 @@ func (m *Machine) heldDown(now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("good again, held down for another %s (%s after %d flaps)", seconds(left), seconds(hold), m.flaps)
+}
+
+// heldDownBefore goes on with the hold-down of a target that was Down when its evidence ran out. One that was Up has
+// nothing to make good.
+func (m *Machine) heldDownBefore(now time.Time) string {
+	if m.decided != Down {
+		return ""
+	}
+	return m.heldDown(now)
 }
 
 // seconds prints a duration for people: milliseconds are enough.

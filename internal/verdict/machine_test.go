@@ -47,6 +47,7 @@ func TestMachineByScript(t *testing.T) {
 		{"no result for 4.5 s is stale", "g.....g", "UUUUU?U"},
 		{"stale after Down is Unknown too", "b....." + "b", "DDDDD?D"},
 		{"a flapper cannot hide its flaps behind a hole", "gbbb.....gggggg", "UUUDDDDD?" + "?????U"},
+		{"good results before a hole do not count for the hold-down", "gbbbg.....gggggg", "UUUDDDDDD?" + "?????U"},
 		{"nothing at all stays unknown", "...", "???"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -54,6 +55,20 @@ func TestMachineByScript(t *testing.T) {
 				t.Errorf("script %s (-want +got):\n%s", tc.script, diff)
 			}
 		})
+	}
+}
+
+// TestHolesThatNobodyTicked has results after times in which the shell did not run at all, as after a suspension.
+func TestHolesThatNobodyTicked(t *testing.T) {
+	m := NewMachine(usual)
+	play(m, start, "g")
+	if got := play(m, start.Add(time.Hour), "b"); got != "D" {
+		t.Errorf("a bad result after an hour without any: %s, want D: the old good one is no evidence", got)
+	}
+	m = NewMachine(usual)
+	play(m, start, "gbbbgggggg")
+	if got := play(m, start.Add(time.Hour), "g"); got != "U" || m.Verdict().Flaps != 1 {
+		t.Errorf("a good result after a silent hour: %s with %d flaps, want U with 1: silence is not quiet", got, m.Verdict().Flaps)
 	}
 }
 
@@ -145,8 +160,8 @@ func TestReport6SlowFlapping(t *testing.T) {
 		t.Errorf("good and bad for 20 s each, half an hour long: %d moves, want at most 5", moves)
 	}
 	calm := play(m, m.last.Add(time.Second), strings.Repeat("g", 3600))
-	if !strings.HasSuffix(calm, "U") || m.Flaps() != 0 {
-		t.Errorf("after a quiet hour: %s with %d flaps, want up and all forgiven", m.Verdict().State, m.Flaps())
+	if !strings.HasSuffix(calm, "U") || m.Verdict().Flaps != 0 {
+		t.Errorf("after a quiet hour: %s with %d flaps, want up and all forgiven", m.Verdict().State, m.Verdict().Flaps)
 	}
 }
 
@@ -160,6 +175,10 @@ func TestHoldDownGrowsAndShrinks(t *testing.T) {
 		160 * time.Second, 5 * time.Minute, 5 * time.Minute}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("hold-down by flaps (-want +got):\n%s", diff)
+	}
+	endless := Damping{Base: 1, Max: 1<<63 - 1, Quiet: 1}
+	if got := endless.HoldDown(1000); got != endless.Max {
+		t.Errorf("hold-down after 1000 flaps: %d, want the longest", got)
 	}
 	if got := damping.maxFlaps(); got != 7 {
 		t.Errorf("%d flaps are counted, want 7: the first number that reaches the longest hold-down", got)

@@ -281,7 +281,7 @@ func (r *Runner) step(e *entry, event Event, now time.Time) {
 	id, detail := e.target.ID, v.Evidence+" ("+v.Reason+")"
 	r.options.Board.Is(v.State == Down, checkFailing, id, detail, now)
 	r.options.Board.Is(v.State == Unknown && !v.Pending(), checkStale, id, detail, now)
-	r.options.Board.Is(e.machine.Flaps() >= flappingFrom, checkFlapping, id, detail, now)
+	r.options.Board.Is(v.Flaps >= flappingFrom, checkFlapping, id, detail, now)
 	if !changed {
 		return
 	}

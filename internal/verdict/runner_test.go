@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -313,6 +314,57 @@ func TestSetKeepsWhatStays(t *testing.T) {
 			t.Error("a target that is gone is still tried")
 		}
 	})
+}
+
+// TestLateResultOfAReplacedTarget has a try that is still on its way when its target changes.
+func TestLateResultOfAReplacedTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServices()
+		s.set("nfs", false, -10*time.Second)
+		r := running(t, Options{Probe: s.probe})
+		r.Set([]Target{target("nfs")})
+		pass(time.Second)
+		s.set("nfs", false, 0)
+		changed := target("nfs")
+		changed.Check.Rise = 5
+		r.Set([]Target{changed})
+		pass(time.Second)
+		since := r.Status()["nfs"]
+		if since.State != Up || since.Evidence != "nfs answered" {
+			t.Errorf("after the change: %+v", since)
+		}
+		pass(9 * time.Second)
+		s.mu.Lock()
+		pending := s.current["nfs"]
+		s.mu.Unlock()
+		if got := r.Status()["nfs"]; pending != 0 || got.State != Up || got.Evidence != "nfs answered" {
+			t.Errorf("after the late result, %d tries pending: %+v", pending, got)
+		}
+	})
+}
+
+// TestRunnerOnTheLoopback uses the real probe, the real clock and a real listener.
+func TestRunnerOnTheLoopback(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	open := target("open")
+	open.Check.Port = listener.Addr().(*net.TCPAddr).AddrPort().Port()
+	r := NewRunner(Options{})
+	r.Set([]Target{open})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	for !r.Ready() {
+		<-r.Changed()
+	}
+	if v := r.Status()["open"]; v.State != Up || !strings.HasPrefix(v.Evidence, "tcp connection to 127.0.0.1:") {
+		t.Errorf("open says %+v", v)
+	}
+	cancel()
+	<-done
 }
 
 func TestTargetsThatCannotBeChecked(t *testing.T) {

@@ -50,6 +50,7 @@ type Verdict struct {
 	Evidence string    // the last result: what was asked, where, and what came back
 	Reason   string    // why State was entered, or why it stays although the last result says otherwise
 	At       time.Time // when Evidence came; zero: there never was any
+	Flaps    int       // ways from Up to Down that are not yet forgiven
 }
 
 // Pending reports whether the target has never had a result. A pending verdict says nothing against its target.

@@ -243,6 +243,21 @@ func inet(family, state uint8, local, remote string) []byte {
 	return b
 }
 
+// TestRequest is what `ss -tn state established` sends too: a dump of one family, of one state, and no extensions.
+func TestRequest(t *testing.T) {
+	got := request(unix.AF_INET6)
+	want := make([]byte, 72)
+	binary.NativeEndian.PutUint32(want[0:], 72)                                 // nlmsg_len
+	binary.NativeEndian.PutUint16(want[4:], 20)                                 // SOCK_DIAG_BY_FAMILY
+	binary.NativeEndian.PutUint16(want[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP) // nlmsg_flags
+	binary.NativeEndian.PutUint32(want[8:], 1)                                  // nlmsg_seq
+	want[16], want[17] = unix.AF_INET6, unix.IPPROTO_TCP                        // sdiag_family, sdiag_protocol
+	binary.NativeEndian.PutUint32(want[20:], 1<<1)                              // idiag_states: TCP_ESTABLISHED
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+}
+
 func TestParse(t *testing.T) {
 	four := answer(sockDiagByFamily, inet(unix.AF_INET, 1, "10.0.0.1:2049", "10.0.0.9:700"))
 	mapped := answer(sockDiagByFamily, inet(unix.AF_INET6, 1, "[::ffff:10.0.0.1]:2049", "[::ffff:10.0.0.9]:701"))

@@ -125,6 +125,7 @@ func TestReadRecord(t *testing.T) {
 		{"ends in the fragment", unhex(t, "80000003 61"), "", io.ErrUnexpectedEOF},
 		{"nothing", nil, "", io.EOF},
 		{"too long", long, "", ErrMalformed},
+		{"too long in all", append(append([]byte{0, 0, 0x0f, 0xff}, make([]byte, MaxRecord-1)...), 0x80, 0, 0, 2, 0, 0), "", ErrMalformed},
 		{"claims two gigabytes", unhex(t, "ffffffff"), "", ErrMalformed},
 		{"fragments without end", make([]byte, 4*maxFragments), "", ErrMalformed},
 	} {

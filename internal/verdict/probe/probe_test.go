@@ -280,6 +280,28 @@ func TestDNSLostDatagram(t *testing.T) {
 	})
 }
 
+func FuzzJudgeDNS(f *testing.F) {
+	p := dnsQuery{name: dnsmessage.MustNewName("a."), kind: dnsmessage.TypeA}
+	query, err := p.pack(7)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var message dnsmessage.Message
+	if err := message.Unpack(query); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(query)
+	f.Add(reply(message, dnsmessage.RCodeSuccess, [4]byte{10, 0, 0, 1}))
+	f.Add(reply(message, dnsmessage.RCodeServerFailure))
+	f.Add([]byte{0, 7, 0x80, 0, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, datagram []byte) {
+		answers, ours, err := p.judge(datagram, 7)
+		if !ours && (answers != 0 || err != nil) || answers < 0 || answers > len(datagram) {
+			t.Errorf("%d answers, ours %v, %v", answers, ours, err)
+		}
+	})
+}
+
 // rpcServer replies to one call on each connection with what answer makes of it.
 func rpcServer(t *testing.T, answer func(oncrpc.Call) oncrpc.Reply) netip.AddrPort {
 	return listener(t, func(c net.Conn) {

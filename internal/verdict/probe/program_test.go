@@ -73,13 +73,15 @@ func TestExecLeavesNothingBehind(t *testing.T) {
 }
 
 // wantGone waits until the processes whose numbers stand in the file no longer run. Killing is done when the try returns;
-// the kernel takes its time to finish it, which the test's own deadline bounds.
+// the kernel takes its time to finish it.
 func wantGone(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveUp, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for _, field := range strings.Fields(string(data)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
@@ -87,7 +89,8 @@ func wantGone(t *testing.T, file string) {
 		}
 		for alive(pid) {
 			select {
-			case <-t.Context().Done():
+			case <-giveUp.Done():
+				_ = unix.Kill(pid, unix.SIGKILL)
 				t.Fatalf("process %d still runs", pid)
 			case <-time.After(time.Millisecond):
 			}
