@@ -129,7 +129,12 @@ func TestStrangersAreRefused(t *testing.T) {
 func TestPeerMessagesAreBounded(t *testing.T) {
 	one, two := testCluster(t, "lab")
 	address := peerServer(t, one, peer{})
-	err := confirm(t, address, two.ClientTLS("node1"), &pb.ConfirmRequest{Node: strings.Repeat("x", maxPeerMessage+1)})
+	c, err := NewPeerClient(address, two.ClientTLS("node1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Hook(t.Context(), &pb.HookRequest{Address: strings.Repeat("x", maxPeerMessage+1)})
 	if connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("a message over the bound ended with %v", err)
 	}

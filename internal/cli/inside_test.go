@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -9,8 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"context"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +31,12 @@ func olderAgent(t *testing.T) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	return path
 }
 
@@ -290,7 +296,7 @@ func TestForeignCommands(t *testing.T) {
 	}
 }
 
-func TestColourAndProgressOnlyOnATerminal(t *testing.T) {
+func TestColourOnlyOnATerminal(t *testing.T) {
 	socket := agent(t, &fake{})
 	if r := run(t, socket, "", "status"); strings.Contains(r.out+r.err, "\x1b") {
 		t.Error("escape sequences without a terminal")
@@ -306,5 +312,29 @@ func TestColourAndProgressOnlyOnATerminal(t *testing.T) {
 		if strings.Contains(out.String(), "\x1b[31mdown\x1b[0m") != c.want {
 			t.Errorf("NO_COLOR=%q: colours %v, want %v", c.noColor, !c.want, c.want)
 		}
+	}
+}
+
+// TestProgress: nothing for the first second, then what is being waited for, and nothing left behind.
+func TestProgress(t *testing.T) {
+	for _, c := range []struct {
+		terminal bool
+		lasts    time.Duration
+		want     string
+	}{
+		{true, 900 * time.Millisecond, ""},
+		{true, 2500 * time.Millisecond, "\r\x1b[Kdraining ... 1s\r\x1b[Kdraining ... 2s\r\x1b[K"},
+		{false, 2500 * time.Millisecond, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			s := &session{Deps: Deps{Err: &out, ErrTerminal: c.terminal, Now: time.Now}}
+			done := s.progress("draining")
+			time.Sleep(c.lasts)
+			done()
+			if out.String() != c.want {
+				t.Errorf("terminal %v, %v: wrote %q, want %q", c.terminal, c.lasts, out.String(), c.want)
+			}
+		})
 	}
 }

@@ -97,9 +97,9 @@ func (s *session) delegationCommand() *cobra.Command {
 			return s.show(answer, func(p *page) { p.out.WriteString(answer.Text) })
 		},
 	}
-	cmd.Flags().StringVar(&request.Flavour, "for", "bind", "bind, windows, unbound, dnsmasq, knot, powerdns or coredns")
+	cmd.Flags().StringVar(&request.Flavour, "for", "bind", "bind, bind-forward, coredns, dnsmasq, knot, powerdns, unbound or windows")
 	cmd.Flags().BoolVar(&request.SeparateNames, "separate-names", false, "one name for each service address")
-	completeWords(cmd, "for", "bind", "windows", "unbound", "dnsmasq", "knot", "powerdns", "coredns")
+	completeWords(cmd, "for", "bind", "bind-forward", "coredns", "dnsmasq", "knot", "powerdns", "unbound", "windows")
 	return cmd
 }
 

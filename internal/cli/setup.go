@@ -25,7 +25,7 @@ func (s *session) initCommand() *cobra.Command {
   identity/      the authority, this node's certificate, and the cluster's secret; keep ca.key safe
 
 Other nodes get their identity from 'holdfast identity issue'. Nothing that exists is overwritten.`,
-		Example: "  holdfast init --cluster store1 --node node1 --dir /etc/holdfast --address 10.0.0.1\n  holdfast init -f cluster.yaml --node node1 --dir /etc/holdfast",
+		Example: "  holdfast init --cluster store1 --node node1 --dir /var/lib/holdfast --address 10.0.0.1\n  holdfast init -f cluster.yaml --node node1 --dir /var/lib/holdfast",
 		RunE: func(*cobra.Command, []string) error {
 			if (name == "") == (file == "") {
 				return misused("say --cluster NAME for a new configuration, or -f FILE for one that exists")
@@ -58,7 +58,7 @@ Other nodes get their identity from 'holdfast identity issue'. Nothing that exis
 	f.StringVar(&name, "cluster", "", "name of the new cluster")
 	f.StringVarP(&file, "file", "f", "", "configuration file that has the node")
 	f.StringVar(&node, "node", "", "name of this node")
-	f.StringVar(&dir, "dir", "", "directory to write to, such as /etc/holdfast")
+	f.StringVar(&dir, "dir", "", "directory to write to, such as /var/lib/holdfast")
 	f.StringSliceVar(&texts, "address", nil, "address on which other nodes reach this one")
 	f.StringSliceVar(&interfaces, "interface", nil, "interface that pools may use, such as eth0; only with --cluster")
 	for _, flag := range []string{"node", "dir"} {
@@ -148,8 +148,8 @@ func (s *session) identityCommand() *cobra.Command {
 	issue := &cobra.Command{
 		Use: "issue NODE", Short: "Issue a node's certificate; needs the cluster's authority, no agent", Args: arguments("NODE"),
 		Long: "Issue a node's certificate with the cluster's authority (ca.key). Copy the resulting directory to the node, as secret as a password.",
-		Example: "  holdfast identity issue node2 --address 10.0.0.2 --out node2-identity --authority /etc/holdfast/identity\n" +
-			"  scp -r node2-identity node2:/etc/holdfast/identity",
+		Example: "  holdfast identity issue node2 --address 10.0.0.2 --out node2-identity --authority /var/lib/holdfast/identity\n" +
+			"  scp -r node2-identity node2:/var/lib/holdfast/identity",
 		RunE: func(_ *cobra.Command, args []string) error {
 			addresses, err := parseAddresses(texts)
 			if err != nil {
@@ -167,7 +167,7 @@ func (s *session) identityCommand() *cobra.Command {
 	f.StringSliceVar(&texts, "address", nil, "address on which other nodes reach this one")
 	f.StringSliceVar(&names, "dns-name", nil, "further DNS name in the certificate")
 	f.StringVar(&out, "out", "", "directory to write to")
-	f.StringVar(&authority, "authority", "/etc/holdfast/identity", "directory with the cluster's ca.key")
+	f.StringVar(&authority, "authority", "/var/lib/holdfast/identity", "directory with the cluster's ca.key")
 	if err := issue.MarkFlagRequired("out"); err != nil {
 		panic(err)
 	}

@@ -4013,7 +4013,7 @@ type DelegationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One zone; empty: every zone.
 	Zone string `protobuf:"bytes,1,opt,name=zone,proto3" json:"zone,omitempty"`
-	// bind, windows, unbound, dnsmasq, knot, powerdns or coredns; empty: bind.
+	// bind, bind-forward, coredns, dnsmasq, knot, powerdns, unbound or windows; empty: bind.
 	Flavour string `protobuf:"bytes,2,opt,name=flavour,proto3" json:"flavour,omitempty"`
 	// One name for each service address.
 	SeparateNames bool `protobuf:"varint,3,opt,name=separate_names,json=separateNames,proto3" json:"separate_names,omitempty"`
