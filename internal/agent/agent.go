@@ -1,0 +1,280 @@
+// Package agent is one node: it assembles the rooms and owns their lifetimes.
+//
+// One agent runs on each node. It keeps a replica of the store by one watch, keeps this node's right to hold (tenancy),
+// observes the others (watchtower), puts addresses on interfaces (applier), answers names (answers), and lets the loop turn
+// what is known into what is done, by the pure decisions of steering. It serves the local API on a Unix socket and the other
+// nodes over mutual TLS.
+//
+// It guarantees that a moving address is on an interface only while the records name this node's present incarnation as its
+// owner and the right to hold has not run out, and that loss of the store moves nothing. Everything that it keeps is bounded.
+//
+// It decides nothing by itself and talks to the kernel only through internal/linux and internal/address.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast/holdfast/internal/address"
+	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/identity"
+	"github.com/holdfast/holdfast/internal/linux/boottime"
+	"github.com/holdfast/holdfast/internal/linux/link"
+	"github.com/holdfast/holdfast/internal/linux/neigh"
+	"github.com/holdfast/holdfast/internal/load"
+	"github.com/holdfast/holdfast/internal/problem"
+	"github.com/holdfast/holdfast/internal/store"
+	"github.com/holdfast/holdfast/internal/verdict"
+)
+
+// Ports on a node's cluster network.
+const (
+	PeerPort        = 7700 // nodes to nodes
+	StoreClientPort = 7701 // agents to members of the embedded store
+	StorePeerPort   = 7702 // members of the embedded store to each other
+)
+
+// Files in an agent's directory.
+const (
+	identityDir   = "identity"
+	storeDir      = "store"
+	configFile    = "cluster.yaml"    // the last configuration that was in effect; at first the one that init wrote
+	clusterIDFile = "cluster-id.json" // whose store this node belongs to, once it has seen it
+)
+
+// Options are what an operator sets when starting an agent.
+type Options struct {
+	Dir            string // identity, store and the last known configuration
+	Socket         string // of the local API; default api.DefaultSocket
+	SocketGroup    string // group that may use the socket besides root; default none
+	MetricsAddress string // host:port for Prometheus besides the socket; default none
+	Version        string
+	Logger         *slog.Logger
+}
+
+// Agent is one running node.
+type Agent struct {
+	options   Options
+	ctx       context.Context
+	log       *slog.Logger
+	now       func() time.Time
+	started   time.Time
+	identity  *identity.Identity
+	self      cluster.Node
+	clusterID store.ClusterID
+
+	board    *problem.Board
+	registry *prometheus.Registry
+	events   *eventLog
+	store    store.Store
+	member   *store.Member
+	kernel   *link.Kernel
+	tenancy  *tenancy
+	tower    *watchtower
+	peers    *peers
+	applier  *applier
+	hooks    *hookRelay
+	writer   *writer
+	checks   *verdict.Runner
+	loads    *load.Board
+	answers  *answers
+	loop     *loop
+
+	view      atomic.Pointer[view] // what the loop saw last; what the API answers from
+	beat      atomic.Int64         // when the loop last came round, for the watchdog
+	leaving   atomic.Bool
+	historyMu sync.Mutex
+	history   history // of this node's own starts and outages
+	links     linkState
+	wg        sync.WaitGroup
+}
+
+// Run runs an agent until the context ends, then hands over what it holds and stops. It returns an error when it cannot start
+// or when a part that it cannot do without fails.
+func Run(ctx context.Context, options Options) error {
+	a, config, err := prepare(options)
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	a.ctx = running
+	if err := a.openKernel(running, config); err != nil {
+		return err
+	}
+	defer a.kernel.Close()
+	a.assemble(config)
+	if err := a.startServers(); err != nil {
+		return err
+	}
+	defer a.closeStore()
+	if err := a.openStore(ctx, config); err != nil {
+		return err
+	}
+	return a.serve(ctx, running, stop)
+}
+
+// startServers answers the local API and the other nodes from the first moment, so that an operator sees what a starting agent
+// waits for. What is not known yet is refused with a word on why.
+func (a *Agent) startServers() error {
+	peerServer, err := a.listenPeers()
+	if err != nil {
+		return err
+	}
+	local, err := a.listenLocal()
+	if err != nil {
+		return err
+	}
+	for _, server := range []*api.Server{peerServer, local} {
+		a.wg.Go(func() {
+			if err := server.Serve(a.ctx); err != nil {
+				a.log.Error("a server of the agent stopped", "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// prepare reads what the node is.
+func prepare(options Options) (*Agent, *cluster.Config, error) {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &Agent{
+		options: options, log: options.Logger, now: boottime.Now, started: time.Now(), board: &problem.Board{},
+		registry: prometheus.NewRegistry(), events: newEventLog(),
+	}
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	id, err := identity.Load(filepath.Join(options.Dir, identityDir))
+	if err != nil {
+		return nil, nil, fmt.Errorf("loading this node's identity: %w; run `holdfast init` on the first node, and `holdfast identity issue` there for the others", err)
+	}
+	a.identity = id
+	config, err := readConfig(filepath.Join(options.Dir, configFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	node, known := config.NodeNamed(id.Node)
+	if !known {
+		return nil, nil, fmt.Errorf("this node's certificate is for %q, which is not among the nodes of %s; add it there, or issue a certificate for a node that is", id.Node, filepath.Join(options.Dir, configFile))
+	}
+	if len(node.Addresses) == 0 {
+		return nil, nil, fmt.Errorf("node %q has no addresses in %s; it needs one of a cluster network, on which the others reach it", id.Node, filepath.Join(options.Dir, configFile))
+	}
+	a.self = node
+	id.Check(a.board, time.Now())
+	return a, config, nil
+}
+
+func readConfig(path string) (*cluster.Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's configuration: %w; `holdfast init` writes it", err)
+	}
+	return cluster.Parse(path, data)
+}
+
+// openKernel opens what touches the kernel, and drops every moving address that is found on this node before anybody is
+// spoken to: they may be somebody else's by now.
+func (a *Agent) openKernel(ctx context.Context, config *cluster.Config) error {
+	if err := link.CheckCapabilities(); err != nil {
+		return err
+	}
+	kernel, err := link.Open()
+	if err != nil {
+		return fmt.Errorf("opening the kernel's network interface: %w", err)
+	}
+	a.kernel = kernel
+	announcer, err := neigh.Open(kernel.In)
+	if err != nil {
+		return fmt.Errorf("opening a raw socket for announcements: %w", err)
+	}
+	reconciler := address.New(address.Options{
+		Kernel: kernel, Announcer: announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
+		Permit: func() bool { return a.tenancy.Permitted() },
+	})
+	a.hooks = &hookRelay{runner: address.HookRunner{}, event: a.event, log: a.log}
+	a.applier = &applier{reconciler: reconciler, hooks: a.hooks, log: a.log, wake: make(chan struct{}, 1)}
+	if err := reconciler.CleanUp(ctx, movingAddress(config)); err != nil {
+		return fmt.Errorf("dropping addresses that an earlier agent left behind: %w", err)
+	}
+	return nil
+}
+
+// movingAddress says which addresses may move: those of dynamic pools, and service addresses.
+func movingAddress(config *cluster.Config) func(netip.Addr) bool {
+	moving := map[netip.Addr]bool{}
+	for _, id := range config.Pools() {
+		if pool, _, _, _ := config.Pool(id); pool.AllocMethod == cluster.AllocDynamic {
+			for _, addr := range config.Addresses(id) {
+				moving[addr] = true
+			}
+		}
+	}
+	for _, id := range config.Subnets() {
+		for _, addr := range config.ServiceAddresses(id) {
+			moving[addr] = true
+		}
+	}
+	return func(addr netip.Addr) bool { return moving[addr] }
+}
+
+func (a *Agent) listenPeers() (*api.Server, error) {
+	at := netip.AddrPortFrom(a.self.Addresses[0], PeerPort).String()
+	listener, err := net.Listen("tcp", at)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the other nodes on %s: %w; is that address on this node, and does no other agent run here?", at, err)
+	}
+	return api.NewPeerServer(api.PeerOptions{
+		Listener: listener, TLS: a.identity.ServerTLS(), Peer: peerService{a}, Logger: a.log, Registerer: a.registry,
+	})
+}
+
+func (a *Agent) listenLocal() (*api.Server, error) {
+	metrics := promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{})
+	server, err := api.ListenLocal(api.LocalOptions{
+		Path: a.options.Socket, Group: a.options.SocketGroup, Node: nodeService{a}, Logger: a.log,
+		Pages: map[string]http.Handler{"/metrics": metrics}, Registerer: a.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if a.options.MetricsAddress != "" {
+		listener, err := net.Listen("tcp", a.options.MetricsAddress)
+		if err != nil {
+			return nil, fmt.Errorf("listening for Prometheus on %s: %w", a.options.MetricsAddress, err)
+		}
+		go a.serveMetrics(listener, metrics)
+	}
+	return server, nil
+}
+
+func (a *Agent) serveMetrics(listener net.Listener, metrics http.Handler) {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", metrics)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
+	if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		a.log.Error("the port for Prometheus stopped", "error", err)
+	}
+}
+
+// event records what happened.
+func (a *Agent) event(kind, subject, message string, fields map[string]string) {
+	a.events.add(event{At: time.Now(), Node: a.self.Name, Kind: kind, Subject: subject, Message: message, Fields: fields})
+	a.log.Info(message, "event", kind, "subject", subject)
+}

@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/dns"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// answers keeps the DNS server's view in step with the world, and shares the rotation with the other nodes.
+// It is safe for concurrent use, apart from SetView, which the loop calls.
+type answers struct {
+	*Agent
+	server    *dns.Server
+	listening []netip.Addr
+	sequence  atomic.Uint64
+	mu        sync.Mutex
+	rates     map[int]float64
+	seen      map[int]uint64 // last sequence of each holder
+	given     atomic.Uint64  // answers given by policy since the last look
+	lastGiven uint64
+	lastLook  time.Time
+}
+
+// SetView turns the world into what names are answered from.
+func (s *answers) SetView(w *steering.World, standing tenure.Standing, now time.Time) {
+	config := w.Config
+	v := &dns.View{
+		Ready: s.loop.ready(), ServerTTL: config.Settings.ServerTTL, NegativeTTL: config.Settings.NegativeTTL,
+		Serial: uint32(s.loop.replica.configRevision),
+	}
+	var listen []netip.Addr
+	for _, id := range config.Subnets() {
+		subnet, _ := config.Subnet(id)
+		all := config.ServiceAddresses(id)
+		listen = append(listen, all...)
+		v.Services = append(v.Services, dns.Service{Subnet: id, Name: subnet.ServiceName, Addresses: w.ServiceHolders(id), All: all})
+	}
+	v.Zones = s.zones(w, now)
+	s.server.SetView(v)
+	if !slices.Equal(listen, s.listening) {
+		if err := s.server.Serve(s.ctx, listen); err != nil {
+			s.log.Error("listening on the service addresses", "error", err)
+		} else {
+			s.listening = listen
+		}
+	}
+}
+
+// zones gathers the pools under the names that they share.
+func (s *answers) zones(w *steering.World, now time.Time) []dns.Zone {
+	var zones []dns.Zone
+	byName := map[string]int{}
+	for _, id := range w.Config.Pools() {
+		pool, subnet, groupnet, _ := w.Config.Pool(id)
+		if pool.Zone == "" {
+			continue
+		}
+		i, known := byName[pool.Zone]
+		if !known {
+			i = len(zones)
+			byName[pool.Zone] = i
+			zones = append(zones, dns.Zone{Name: pool.Zone, Wildcard: groupnet.AllowWildcardSubdomains})
+		}
+		zone := &zones[i]
+		for _, alias := range pool.ZoneAliases {
+			if !slices.Contains(zone.Aliases, alias) {
+				zone.Aliases = append(zone.Aliases, alias)
+			}
+		}
+		if serviceSubnet, ok := w.Config.ServiceSubnet(id); ok && zone.Service == "" {
+			if service, ok := w.Config.Subnet(serviceSubnet); ok {
+				zone.Service = service.ServiceName
+			}
+		}
+		zone.Pools = append(zone.Pools, dns.Pool{
+			ID: id, TTL: pool.TTL, Policy: pool.ConnectPolicy, OnNone: pool.OnNone, MaxAnswers: pool.MaxAnswers,
+			Affinity: pool.ClientAffinity, Rotation: subnet.Rotation, IPv6: subnet.CIDR.Addr().Is6(), Nodes: s.nodes(w, id, pool, now),
+		})
+	}
+	return zones
+}
+
+// nodes says for each node of a pool what may be given of it, and if not, why.
+func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool, now time.Time) []dns.Node {
+	var nodes []dns.Node
+	for _, m := range w.Config.Members(id) {
+		owned := givable(w, id, m)
+		why := steering.NotGiven(w, id, m, len(owned), now)
+		if n := len(nodes); n > 0 && nodes[n-1].LNN == m.LNN {
+			// A second interface of the same node: one choice, all its addresses.
+			node := &nodes[n-1]
+			if why == "" {
+				node.Addresses = append(node.Addresses, owned...)
+				node.Eligible, node.Why = true, ""
+			}
+			continue
+		}
+		configured, _ := w.Config.Node(m.LNN)
+		nodes = append(nodes, dns.Node{
+			LNN: m.LNN, Name: configured.Name, Weight: w.Config.Weight(pool, m.LNN), Addresses: owned,
+			Eligible: why == "", Why: why, Load: w.Nodes[m.LNN].Loads[m], Sampled: s.loads.Sampled(m.LNN),
+		})
+	}
+	return nodes
+}
+
+// givable are the addresses of a pool that a member holds now, sorted: none that is on its way elsewhere.
+func givable(w *steering.World, id cluster.PoolID, m cluster.Member) []netip.Addr {
+	var owned []netip.Addr
+	for addr, st := range w.Pools[id] {
+		if st.Owner.Member() == m && st.State() == tenure.Held && !w.Over(st.Owner) {
+			owned = append(owned, addr)
+		}
+	}
+	slices.SortFunc(owned, netip.Addr.Compare)
+	return owned
+}
+
+// loadsPatience is how long a starting node waits for the loads of the others.
+const loadsPatience = 3
+
+// loadsComplete reports whether the load of every node that is up is known, or has had time enough to become known.
+func (s *answers) loadsComplete() bool {
+	config := s.loop.replica.config
+	if config == nil {
+		return false
+	}
+	for lnn := range s.loop.replica.members {
+		if s.loads.Sampled(lnn) == 0 && time.Since(s.started) < loadsPatience*config.Settings.SampleInterval {
+			return false
+		}
+	}
+	return true
+}
+
+// answered tells the other nodes which nodes were given out, so that any of them can go on where this one is.
+func (s *answers) answered(given []dns.Answered) {
+	v := s.view.Load()
+	if v == nil {
+		return
+	}
+	request := &holdfastv1.AnsweredRequest{Holder: int32(s.self.LNN), Sequence: s.sequence.Add(1)}
+	for _, g := range given {
+		request.Answers = append(request.Answers, &holdfastv1.PoolAnswers{Pool: g.Pool.String(), Lnn: int32(g.LNN), Count: g.Count})
+		s.given.Add(uint64(g.Count))
+	}
+	for _, lnn := range choosers(v.world) {
+		if client, err := s.peers.of(lnn); err == nil {
+			go func() {
+				try, cancel := context.WithTimeout(s.ctx, sampleTimeout)
+				defer cancel()
+				_, _ = client.Answered(try, request) // a lost message costs evenness, not an answer
+			}()
+		}
+	}
+}
+
+// perSecond is the rate of answers since the last call.
+func (s *answers) perSecond() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	given, now := s.given.Load(), s.now()
+	passed := now.Sub(s.lastLook).Seconds()
+	rate := 0.0
+	if !s.lastLook.IsZero() && passed > 0 {
+		rate = float64(given-s.lastGiven) / passed
+	}
+	s.lastGiven, s.lastLook = given, now
+	return rate
+}
+
+func (s *answers) noteRate(lnn int, rate float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rates[lnn] = rate
+}
+
+func (s *answers) rateOf(lnn int) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rates[lnn]
+}
+
+// maxPoolAnswers bounds one message about given answers: every node of every pool of a large cluster.
+const maxPoolAnswers = 64 * 256
+
+// Answered takes in what another holder gave out.
+func (s peerService) Answered(ctx context.Context, r *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error) {
+	node, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if int(r.Holder) != node.LNN || len(r.Answers) > maxPoolAnswers {
+		return nil, api.Invalid("%s cannot speak for node %d, or of %d pools and nodes at once", node.Name, r.Holder, len(r.Answers))
+	}
+	given := make([]dns.Answered, 0, len(r.Answers))
+	for _, a := range r.Answers {
+		id, err := cluster.NewPoolID(a.Pool)
+		if err != nil {
+			return nil, api.Invalid("%q is not the id of a pool", a.Pool)
+		}
+		given = append(given, dns.Answered{Pool: id, LNN: int(a.Lnn), Count: a.Count})
+	}
+	s.answers.server.Merge(given)
+	return &holdfastv1.AnsweredResponse{}, nil
+}

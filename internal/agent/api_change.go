@@ -1,0 +1,444 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/placement"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/store"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// nodeService is the local API: what the command line and the console ask. It answers from the view that the loop saw last and
+// changes nothing but records in the store.
+type nodeService struct{ *Agent }
+
+// defaultWait is how long a change waits for every node that is up to put it into effect.
+const defaultWait = 10 * time.Second
+
+// seen is the present view, or why there is none.
+func (s nodeService) seen() (*view, error) {
+	if v := s.view.Load(); v != nil {
+		return v, nil
+	}
+	return nil, errNoView
+}
+
+func (s nodeService) GetConfig(context.Context, *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	return &holdfastv1.GetConfigResponse{Yaml: string(cluster.Print(v.world.Config)), Revision: v.configRevision}, nil
+}
+
+func (s nodeService) ApplyConfig(ctx context.Context, r *holdfastv1.ApplyConfigRequest) (*holdfastv1.ChangeResult, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	name := r.Name
+	if name == "" {
+		name = "the new configuration"
+	}
+	config, faults := cluster.ParseWithWarnings(name, []byte(r.Yaml))
+	if len(faults.Errors()) > 0 {
+		return &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Faults: faultMessages(faults.Errors()), Revision: v.configRevision}, nil
+	}
+	result, err := s.change(ctx, v, config, r.ExpectedRevision, r.Options)
+	if result != nil {
+		result.Warnings = faultMessages(faults)
+	}
+	return result, err
+}
+
+func (s nodeService) Modify(ctx context.Context, r *holdfastv1.ModifyRequest) (*holdfastv1.ChangeResult, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	config, err := modified(v.world.Config, r)
+	if err != nil {
+		return refusal(err, r.Options, v)
+	}
+	return s.change(ctx, v, config, r.ExpectedRevision, r.Options)
+}
+
+// refusal answers with the faults where there are such; any other error is one.
+func refusal(err error, options *holdfastv1.ChangeOptions, v *view) (*holdfastv1.ChangeResult, error) {
+	var faults cluster.Faults
+	if errors.As(err, &faults) {
+		return &holdfastv1.ChangeResult{DryRun: options.GetDryRun(), Faults: faultMessages(faults), Revision: v.configRevision}, nil
+	}
+	return nil, api.Invalid("%v", err)
+}
+
+// change puts a configuration into the store, or says what it would do.
+func (s nodeService) change(ctx context.Context, v *view, config *cluster.Config, expected int64, options *holdfastv1.ChangeOptions) (*holdfastv1.ChangeResult, error) {
+	if expected != 0 && expected != v.configRevision {
+		return nil, api.Changed("the configuration has changed meanwhile: it is at revision %d, not %d; read it again and repeat the change", v.configRevision, expected)
+	}
+	if faults := immovable(v.world.Config, config); len(faults) > 0 {
+		return &holdfastv1.ChangeResult{DryRun: options.GetDryRun(), Faults: faultMessages(faults), Revision: v.configRevision}, nil
+	}
+	result := &holdfastv1.ChangeResult{DryRun: options.GetDryRun(), Revision: v.configRevision, Moves: s.movesUnder(v, config)}
+	for _, change := range cluster.Diff(v.world.Config, config) {
+		result.Changes = append(result.Changes, &holdfastv1.Change{Path: change.Path, Old: change.Old, New: change.New})
+	}
+	if options.GetDryRun() || len(result.Changes) == 0 {
+		return result, nil
+	}
+	put, err := store.PutOp(keyConfig, configRecord{YAML: string(cluster.Print(config)), By: s.self.Name, At: time.Now()}, 0)
+	if err != nil {
+		return nil, err
+	}
+	revision, err := s.store.Commit(ctx, store.Txn{If: []store.Condition{{Key: keyConfig, Revision: v.configRevision}}, Then: []store.Op{put}})
+	if err != nil {
+		return nil, storeRefusal(err)
+	}
+	result.Revision = revision
+	result.PendingNodes = s.await(ctx, options, func(now *view, lnn int, entry memberEntry) string {
+		if entry.record.ConfigRevision < revision {
+			return fmt.Sprintf("it is at revision %d of the configuration", entry.record.ConfigRevision)
+		}
+		return ""
+	})
+	return result, nil
+}
+
+// immovable names what this version cannot change in a running cluster.
+func immovable(old, new *cluster.Config) cluster.Faults {
+	var faults cluster.Faults
+	refuse := func(path, message string) { faults = append(faults, cluster.Fault{Path: path, Message: message}) }
+	if old.Settings.Name != new.Settings.Name {
+		refuse("cluster.name", "the name is part of every certificate and cannot change")
+	}
+	if !slices.Equal(old.Settings.StoreEndpoints, new.Settings.StoreEndpoints) {
+		refuse("cluster.store.endpoints", "the store cannot be exchanged under running agents; stop them, move the data, and change the file of each")
+	}
+	before, after := voterNames(old), voterNames(new)
+	if len(new.Settings.StoreEndpoints) == 0 && !slices.Equal(before, after) {
+		refuse("nodes", fmt.Sprintf("the members of the embedded store would change from %v to %v, which this version cannot do in a running cluster; set `voter: false` on the new nodes", before, after))
+	}
+	return faults
+}
+
+func voterNames(config *cluster.Config) []string {
+	var names []string
+	for _, node := range config.Voters() {
+		names = append(names, node.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func storeRefusal(err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		return api.Changed("somebody else changed it at the same moment; nothing of this change was done; look at it again and repeat it")
+	}
+	return api.Unavailable("the store did not take the change: %v", err)
+}
+
+// await waits until every node that is up satisfies a condition, and names those that do not in time.
+func (s nodeService) await(ctx context.Context, options *holdfastv1.ChangeOptions, lacks func(*view, int, memberEntry) string) []*holdfastv1.PendingNode {
+	if options.GetNoWait() {
+		return nil
+	}
+	limit := defaultWait
+	if options.GetWaitMs() > 0 {
+		limit = time.Duration(options.GetWaitMs()) * time.Millisecond
+	}
+	deadline := time.Now().Add(limit)
+	for {
+		v := s.view.Load()
+		var pending []*holdfastv1.PendingNode
+		for _, lnn := range slices.Sorted(maps.Keys(v.members)) {
+			if why := lacks(v, lnn, v.members[lnn]); why != "" {
+				pending = append(pending, &holdfastv1.PendingNode{Name: nameOf(v.world, lnn), Why: why})
+			}
+		}
+		if len(pending) == 0 || time.Now().After(deadline) || ctx.Err() != nil {
+			return pending
+		}
+		wait(ctx, 5*time.Millisecond)
+	}
+}
+
+// movesUnder says what would move if this were the configuration. The same decisions make it happen.
+func (s nodeService) movesUnder(v *view, config *cluster.Config) []*holdfastv1.Move {
+	w := *v.world
+	w.Config = config
+	w.Settling = false
+	var moves []*holdfastv1.Move
+	pools := config.Pools()
+	for id := range w.Pools {
+		if !slices.Contains(pools, id) {
+			pools = append(pools, id)
+		}
+	}
+	for _, id := range pools {
+		proposal, _, ok := steering.ProposePool(&w, id, false, s.now())
+		if ok {
+			moves = append(moves, moveMessages(&w, id, proposal.Moves)...)
+		}
+		for addr, st := range w.Pools[id] {
+			if !slices.Contains(config.Addresses(id), addr) && !st.Owner.IsZero() {
+				moves = append(moves, moveMessage(&w, id.String(), placement.Move{Address: addr, From: st.Owner.Member(), Reason: "the address is no longer configured"}))
+			}
+		}
+	}
+	for key, st := range w.Services {
+		if !slices.Contains(config.ServiceAddresses(key.Subnet), key.Address) && !st.Owner.IsZero() {
+			moves = append(moves, moveMessage(&w, key.Subnet.String(), placement.Move{Address: key.Address, From: st.Owner.Member(), Reason: "the service address is no longer configured"}))
+		}
+	}
+	return moves
+}
+
+func (s nodeService) RebalancePool(ctx context.Context, r *holdfastv1.RebalancePoolRequest) (*holdfastv1.ChangeResult, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	pools := v.world.Config.Pools()
+	if !r.All {
+		id, err := cluster.ParsePoolID(v.world.Config, r.Pool)
+		if err != nil {
+			return nil, api.NotFound("%v", err)
+		}
+		pools = []cluster.PoolID{id}
+	}
+	result := &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Revision: v.configRevision}
+	for _, id := range pools {
+		proposal, _, ok := steering.ProposePool(v.world, id, true, s.now())
+		if !ok || len(proposal.Moves) == 0 {
+			continue
+		}
+		result.Moves = append(result.Moves, moveMessages(v.world, id, proposal.Moves)...)
+		if !r.Options.GetDryRun() {
+			if err := s.commitPool(ctx, v, proposal); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(result.Moves) == 0 {
+		result.Note = "the addresses are even already"
+		return result, nil
+	}
+	if !r.Options.GetDryRun() {
+		result.PendingNodes = s.await(ctx, r.Options, moving(pools))
+	}
+	return result, nil
+}
+
+// commitPool writes a proposal that an operator asked for.
+func (s nodeService) commitPool(ctx context.Context, v *view, p steering.Proposal) error {
+	put, err := store.PutOp(poolKey(p.Pool), p.Record, 0)
+	if err != nil {
+		return err
+	}
+	txn := store.Txn{If: []store.Condition{{Key: poolKey(p.Pool), Revision: v.poolRevisions[p.Pool]}}, Then: []store.Op{put}}
+	for _, lnn := range p.Absent {
+		txn.If = append(txn.If, store.Condition{Key: memberKey(lnn)})
+	}
+	if _, err := s.store.Commit(ctx, txn); err != nil {
+		return storeRefusal(err)
+	}
+	return nil
+}
+
+// moving says of a node that it still has addresses on their way.
+func moving(pools []cluster.PoolID) func(*view, int, memberEntry) string {
+	return func(v *view, lnn int, _ memberEntry) string {
+		n := 0
+		for _, id := range pools {
+			for _, st := range v.world.Pools[id] {
+				if st.State() == tenure.Moving && st.Owner.LNN == lnn {
+					n++
+				}
+			}
+		}
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d addresses are still on their way from it", n)
+	}
+}
+
+func (s nodeService) RebalanceServiceAddresses(ctx context.Context, r *holdfastv1.RebalanceServiceAddressesRequest) (*holdfastv1.ChangeResult, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	subnet, err := cluster.ParseSubnetID(v.world.Config, r.Subnet)
+	if err != nil {
+		return nil, api.NotFound("%v", err)
+	}
+	result := &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Revision: v.configRevision}
+	for range len(v.world.Config.ServiceAddresses(subnet)) { // one at a time, and never more moves than addresses
+		p, ok := steering.SpreadService(v.world, subnet, s.now())
+		if !ok {
+			break
+		}
+		result.Moves = append(result.Moves, moveMessage(v.world, subnet.String(), placement.Move{
+			Address: p.Key.Address, From: p.Statement.Owner.Member(), To: p.Statement.To.Member(), Reason: p.Why}))
+		if r.Options.GetDryRun() {
+			break
+		}
+		if v, err = s.moveService(ctx, v, p, r.Options); err != nil {
+			return result, err
+		}
+	}
+	if len(result.Moves) == 0 {
+		result.Note = "the service addresses are even already"
+	}
+	return result, nil
+}
+
+// moveService writes one move of a service address and waits until it is done.
+func (s nodeService) moveService(ctx context.Context, v *view, p steering.ServiceProposal, options *holdfastv1.ChangeOptions) (*view, error) {
+	put, err := store.PutOp(serviceKey(p.Key), p.Statement, 0)
+	if err != nil {
+		return v, err
+	}
+	if _, err := s.store.Commit(ctx, store.Txn{If: []store.Condition{{Key: serviceKey(p.Key), Revision: v.serviceRevisions[p.Key]}}, Then: []store.Op{put}}); err != nil {
+		return v, storeRefusal(err)
+	}
+	deadline := time.Now().Add(defaultWait)
+	for time.Now().Before(deadline) && ctx.Err() == nil {
+		v = s.view.Load()
+		if st := v.world.Services[p.Key]; st.Epoch > p.Statement.Epoch {
+			return v, nil
+		}
+		wait(ctx, 5*time.Millisecond)
+	}
+	return v, api.NotNow("%s has not let go of %s in time; see `holdfast explain %s`", nameOf(v.world, p.Statement.Owner.LNN), p.Key.Address, p.Key.Address)
+}
+
+func (s nodeService) SuspendNodes(ctx context.Context, r *holdfastv1.SuspendNodesRequest) (*holdfastv1.ChangeResult, error) {
+	return s.suspension(ctx, r.Pool, r.Nodes, r.Options, cluster.SuspendNodes)
+}
+
+func (s nodeService) ResumeNodes(ctx context.Context, r *holdfastv1.ResumeNodesRequest) (*holdfastv1.ChangeResult, error) {
+	return s.suspension(ctx, r.Pool, r.Nodes, r.Options, cluster.ResumeNodes)
+}
+
+func (s nodeService) suspension(ctx context.Context, pool string, nodes []string, options *holdfastv1.ChangeOptions, edit func(*cluster.Config, cluster.PoolID, []int) (*cluster.Config, error)) (*holdfastv1.ChangeResult, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	id, err := cluster.ParsePoolID(v.world.Config, pool)
+	if err != nil {
+		return nil, api.NotFound("%v", err)
+	}
+	var lnns []int
+	for _, name := range nodes {
+		node, err := findNode(v.world.Config, name)
+		if err != nil {
+			return nil, err
+		}
+		lnns = append(lnns, node.LNN)
+	}
+	config, err := edit(v.world.Config, id, lnns)
+	if err != nil {
+		return refusal(err, options, v)
+	}
+	return s.change(ctx, v, config, 0, options)
+}
+
+// findNode finds a node by name or by number.
+func findNode(config *cluster.Config, name string) (cluster.Node, error) {
+	if node, ok := config.NodeNamed(name); ok {
+		return node, nil
+	}
+	if lnn, err := strconv.Atoi(name); err == nil {
+		if node, ok := config.Node(lnn); ok {
+			return node, nil
+		}
+	}
+	return cluster.Node{}, api.NotFound("there is no node %q; `holdfast node list` lists them", name)
+}
+
+func (s nodeService) DrainNode(ctx context.Context, r *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error) {
+	return s.drain(ctx, r.Node, r.Options, true)
+}
+
+func (s nodeService) UndrainNode(ctx context.Context, r *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error) {
+	return s.drain(ctx, r.Node, r.Options, false)
+}
+
+// drain records that an operator wants a node to hold nothing, or no longer wants it.
+func (s nodeService) drain(ctx context.Context, name string, options *holdfastv1.ChangeOptions, on bool) (*holdfastv1.ChangeResult, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	node, err := findNode(v.world.Config, name)
+	if err != nil {
+		return nil, err
+	}
+	result := &holdfastv1.ChangeResult{DryRun: options.GetDryRun(), Revision: v.configRevision, Moves: s.movesIfDrained(v, node.LNN, on)}
+	if v.world.Nodes[node.LNN].Draining == on {
+		result.Note = map[bool]string{true: "it is being drained already", false: "it is not being drained"}[on]
+		return result, nil
+	}
+	result.Changes = []*holdfastv1.Change{{Path: "node " + node.Name + " draining", Old: strconv.FormatBool(!on), New: strconv.FormatBool(on)}}
+	if options.GetDryRun() {
+		return result, nil
+	}
+	var op store.Op = store.Delete{Key: drainKey(node.LNN)}
+	if on {
+		if op, err = store.PutOp(drainKey(node.LNN), drainRecord{By: s.self.Name, At: time.Now()}, 0); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.store.Commit(ctx, store.Txn{Then: []store.Op{op}}); err != nil {
+		return nil, storeRefusal(err)
+	}
+	result.PendingNodes = s.await(ctx, options, func(now *view, lnn int, _ memberEntry) string {
+		switch {
+		case lnn != node.LNN:
+			return ""
+		case now.world.Nodes[lnn].Draining != on:
+			return "the change has not arrived"
+		case on && now.owned(lnn) > 0 && now.othersFitBut(lnn):
+			return fmt.Sprintf("it still holds %d addresses", now.owned(lnn))
+		}
+		return ""
+	})
+	return result, nil
+}
+
+// movesIfDrained says what would move.
+func (s nodeService) movesIfDrained(v *view, lnn int, on bool) []*holdfastv1.Move {
+	w := *v.world
+	w.Nodes = maps.Clone(w.Nodes)
+	node := w.Nodes[lnn]
+	node.Draining = on
+	w.Nodes[lnn] = node
+	var moves []*holdfastv1.Move
+	for _, id := range w.Config.Pools() {
+		if p, _, ok := steering.ProposePool(&w, id, false, s.now()); ok {
+			moves = append(moves, moveMessages(&w, id, p.Moves)...)
+		}
+	}
+	return moves
+}
+
+func (s nodeService) PinAddress(ctx context.Context, r *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error) {
+	return s.pin(ctx, r.Pool, r.Address, r.Member, r.Options, true)
+}
+
+func (s nodeService) UnpinAddress(ctx context.Context, r *holdfastv1.UnpinAddressRequest) (*holdfastv1.ChangeResult, error) {
+	return s.pin(ctx, r.Pool, r.Address, "", r.Options, false)
+}

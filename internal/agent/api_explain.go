@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/placement"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// Explain says why: for an address, a node, a pool, or else a name.
+func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	var decisions []placement.Decision
+	if addr, parseErr := netip.ParseAddr(r.Subject); parseErr == nil {
+		decisions, err = s.explainAddress(v, addr)
+	} else if node, findErr := findNode(v.world.Config, r.Subject); findErr == nil {
+		decisions = s.explainNode(v, node)
+	} else if id, poolErr := cluster.ParsePoolID(v.world.Config, r.Subject); poolErr == nil {
+		decisions = s.explainPool(v, id)
+	} else {
+		decisions, err = s.explainName(r.Subject, r.Type)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &holdfastv1.ExplainResponse{Decisions: decisionMessages(decisions), Text: explainText(decisions)}, nil
+}
+
+// explainName shows the next answer and why, without giving it.
+func (s nodeService) explainName(name, qtype string) ([]placement.Decision, error) {
+	types := []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeAAAA}
+	if qtype != "" {
+		parsed, known := recordTypes[strings.ToUpper(qtype)]
+		if !known {
+			return nil, api.Invalid("%q is not a record type that is explained; use one of %s", qtype, strings.Join(slices.Sorted(maps.Keys(recordTypes)), ", "))
+		}
+		types = []dnsmessage.Type{parsed}
+	}
+	var decisions []placement.Decision
+	for _, t := range types {
+		decision, err := s.answers.server.Explain(name, t)
+		if err != nil {
+			return nil, api.NotFound("%v", err)
+		}
+		decisions = append(decisions, decision)
+	}
+	return decisions, nil
+}
+
+var recordTypes = map[string]dnsmessage.Type{
+	"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "NS": dnsmessage.TypeNS, "SOA": dnsmessage.TypeSOA,
+	"TXT": dnsmessage.TypeTXT, "MX": dnsmessage.TypeMX, "ANY": dnsmessage.TypeALL,
+}
+
+// explainAddress says who holds an address, who is next, and why.
+func (s nodeService) explainAddress(v *view, addr netip.Addr) ([]placement.Decision, error) {
+	w := v.world
+	for _, id := range w.Config.Pools() {
+		if !slices.Contains(w.Config.Addresses(id), addr) {
+			continue
+		}
+		st := w.Pools[id][addr]
+		decision := onRecord(w, addr, st, w.Nodes)
+		pool, _, _, _ := w.Config.Pool(id)
+		if planned, ok := placement.Explain(steering.Request(w, id, s.now()), addr); ok && pool.AllocMethod == cluster.AllocDynamic {
+			planned.Subject += " in " + id.String()
+			return []placement.Decision{decision, planned}, nil
+		}
+		return []placement.Decision{decision}, nil
+	}
+	for _, subnet := range w.Config.Subnets() {
+		if slices.Contains(w.Config.ServiceAddresses(subnet), addr) {
+			return []placement.Decision{onRecord(w, addr, w.Services[steering.ServiceKey{Subnet: subnet, Address: addr}], w.Nodes)}, nil
+		}
+	}
+	return nil, api.NotFound("%s is neither a pool address nor a service address; `holdfast network interfaces list` lists them", addr)
+}
+
+// onRecord puts what the store says about an address into words.
+func onRecord(w *steering.World, addr netip.Addr, st tenure.Statement, nodes map[int]steering.Node) placement.Decision {
+	message := addressMessage(w, addr, st, 0, "")
+	decision := placement.Decision{Subject: addr.String(), At: time.Now()}
+	if st.Owner.IsZero() {
+		decision.Reason = "Nobody holds it: " + message.Why + "."
+		return decision
+	}
+	decision.Chosen = namedMember(w, st.Owner.Member())
+	parts := []string{fmt.Sprintf("%s is its owner under epoch %d and incarnation %d", nameOf(w, st.Owner.LNN), st.Epoch, st.Owner.Incarnation)}
+	if st.Reason != "" {
+		parts = append(parts, "because "+st.Reason)
+	}
+	if !st.Since.IsZero() {
+		parts = append(parts, "since "+st.Since.Format(time.RFC3339))
+	}
+	if message.State != holdfastv1.InterfaceAddress_held {
+		parts = append(parts, message.Why)
+	}
+	if st.Next.IsZero() {
+		parts = append(parts, "nobody is next")
+	} else {
+		parts = append(parts, fmt.Sprintf("%s takes it if %s goes down", nameOf(w, st.Next.LNN), nameOf(w, st.Owner.LNN)))
+	}
+	decision.Reason = strings.Join(parts, "; ") + "."
+	return decision
+}
+
+// explainNode says what a node is, why, and what it holds.
+func (s nodeService) explainNode(v *view, node cluster.Node) []placement.Decision {
+	w := v.world
+	known := w.Nodes[node.LNN]
+	state, why := nodeState(w, known)
+	decision := placement.Decision{Subject: node.Name, Chosen: state, Reason: why + ".", At: time.Now()}
+	if entry, present := v.members[node.LNN]; present {
+		decision.Reason += fmt.Sprintf(" Incarnation %d, in the store since %s, at revision %d of the configuration.",
+			known.Incarnation, wall(entry.upSince, s.now()).Format(time.RFC3339), entry.record.ConfigRevision)
+		if entry.record.HoldDownMS > 0 {
+			decision.Reason += fmt.Sprintf(" It came back lately: nothing new is given to it for %s after it became fit.", known.HoldDown)
+		}
+	}
+	if node.LNN == s.self.LNN {
+		decision.Reason += " It may hold moving addresses: " + v.standing.Reason + "."
+	}
+	for _, id := range w.Config.Pools() {
+		for _, m := range w.Config.Members(id) {
+			if m.LNN != node.LNN {
+				continue
+			}
+			held := givable(w, id, m)
+			if out := steering.NotGiven(w, id, m, len(held), s.now()); out != "" {
+				decision.LeftOut = append(decision.LeftOut, placement.Excluded{Name: id.String() + " on " + m.Interface, Reason: out})
+				continue
+			}
+			decision.Among = append(decision.Among, placement.Considered{Name: id.String() + " on " + m.Interface, Weight: weightIn(w, id, m.LNN), Note: "in the answers with " + joined(held)})
+		}
+	}
+	return []placement.Decision{decision}
+}
+
+// explainPool explains each of its addresses.
+func (s nodeService) explainPool(v *view, id cluster.PoolID) []placement.Decision {
+	var decisions []placement.Decision
+	for _, addr := range v.world.Config.Addresses(id) {
+		decisions = append(decisions, onRecord(v.world, addr, v.world.Pools[id][addr], v.world.Nodes))
+	}
+	return decisions
+}
+
+func joined(addrs []netip.Addr) string {
+	texts := make([]string, 0, len(addrs))
+	for _, addr := range addrs {
+		texts = append(texts, addr.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// explainText writes decisions for people.
+func explainText(decisions []placement.Decision) string {
+	var b strings.Builder
+	for i, d := range decisions {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		chosen := d.Chosen
+		if chosen == "" {
+			chosen = "nobody"
+		}
+		fmt.Fprintf(&b, "%s: %s\n  %s\n", d.Subject, chosen, d.Reason)
+		for _, c := range d.Among {
+			fmt.Fprintf(&b, "  + %s (weight %d, score %s) %s\n", c.Name, c.Weight, strconv.FormatFloat(c.Score, 'g', 4, 64), c.Note)
+		}
+		for _, e := range d.LeftOut {
+			fmt.Fprintf(&b, "  - %s: %s\n", e.Name, e.Reason)
+		}
+		if d.DataAge > 0 {
+			fmt.Fprintf(&b, "  on data up to %s old\n", d.DataAge.Round(time.Millisecond))
+		}
+	}
+	return b.String()
+}
+
+func weightIn(w *steering.World, id cluster.PoolID, lnn int) int {
+	pool, _, _, ok := w.Config.Pool(id)
+	if !ok {
+		return 1
+	}
+	return w.Config.Weight(pool, lnn)
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/cluster"
+)
+
+// modified is the configuration with one object created, changed or deleted.
+func modified(c *cluster.Config, r *holdfastv1.ModifyRequest) (*cluster.Config, error) {
+	edits := make([]cluster.Edit, 0, len(r.Edits))
+	for _, e := range r.Edits {
+		op, known := editOps[e.Op]
+		if !known {
+			return nil, fmt.Errorf("an edit of %s has no operation that this version knows", e.Setting)
+		}
+		edits = append(edits, cluster.Edit{Setting: e.Setting, Op: op, Value: e.Value})
+	}
+	switch r.ObjectKind {
+	case holdfastv1.ModifyRequest_cluster:
+		return cluster.ModifyCluster(c, edits)
+	case holdfastv1.ModifyRequest_node:
+		return modifiedNode(c, r.Verb, r.Id, edits)
+	case holdfastv1.ModifyRequest_groupnet:
+		return byVerb(r.Verb,
+			func() (*cluster.Config, error) { return cluster.AddGroupnet(c, r.Id, edits) },
+			func() (*cluster.Config, error) { return cluster.ModifyGroupnet(c, r.Id, edits) },
+			func() (*cluster.Config, error) { return cluster.DeleteGroupnet(c, r.Id) })
+	case holdfastv1.ModifyRequest_subnet:
+		return modifiedSubnet(c, r.Verb, r.Id, edits)
+	case holdfastv1.ModifyRequest_pool:
+		return modifiedPool(c, r.Verb, r.Id, edits)
+	case holdfastv1.ModifyRequest_rule:
+		return modifiedRule(c, r.Verb, r.Id, edits)
+	}
+	return nil, fmt.Errorf("this version does not know what kind of object %q is", r.Id)
+}
+
+var editOps = map[holdfastv1.Edit_Op]cluster.EditOp{
+	holdfastv1.Edit_set: cluster.Set, holdfastv1.Edit_clear: cluster.Clear,
+	holdfastv1.Edit_add: cluster.Add, holdfastv1.Edit_remove: cluster.Remove,
+}
+
+func byVerb(verb holdfastv1.ModifyRequest_Verb, create, modify, del func() (*cluster.Config, error)) (*cluster.Config, error) {
+	switch verb {
+	case holdfastv1.ModifyRequest_create:
+		return create()
+	case holdfastv1.ModifyRequest_modify:
+		return modify()
+	case holdfastv1.ModifyRequest_delete:
+		return del()
+	}
+	return nil, fmt.Errorf("this version does not know that kind of change")
+}
+
+// modifiedNode takes the number of a new node from its edits, or the lowest that is free.
+func modifiedNode(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name string, edits []cluster.Edit) (*cluster.Config, error) {
+	return byVerb(verb,
+		func() (*cluster.Config, error) {
+			lnn := 1
+			for {
+				if _, taken := c.Node(lnn); !taken {
+					break
+				}
+				lnn++
+			}
+			kept := edits[:0:0]
+			for _, e := range edits {
+				if e.Setting != "lnn" {
+					kept = append(kept, e)
+					continue
+				}
+				parsed, err := strconv.Atoi(e.Value)
+				if err != nil {
+					return nil, fmt.Errorf("lnn: %q is not a number", e.Value)
+				}
+				lnn = parsed
+			}
+			return cluster.AddNode(c, name, lnn, kept)
+		},
+		func() (*cluster.Config, error) { return cluster.ModifyNode(c, name, edits) },
+		func() (*cluster.Config, error) { return cluster.DeleteNode(c, name) })
+}
+
+func modifiedSubnet(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name string, edits []cluster.Edit) (*cluster.Config, error) {
+	if verb == holdfastv1.ModifyRequest_create {
+		id, err := cluster.NewSubnetID(name)
+		if err != nil {
+			return nil, err
+		}
+		return cluster.AddSubnet(c, id, edits)
+	}
+	id, err := cluster.ParseSubnetID(c, name)
+	if err != nil {
+		return nil, err
+	}
+	if verb == holdfastv1.ModifyRequest_delete {
+		return cluster.DeleteSubnet(c, id)
+	}
+	return cluster.ModifySubnet(c, id, edits)
+}
+
+func modifiedPool(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name string, edits []cluster.Edit) (*cluster.Config, error) {
+	if verb == holdfastv1.ModifyRequest_create {
+		id, err := cluster.NewPoolID(name)
+		if err != nil {
+			return nil, err
+		}
+		return cluster.AddPool(c, id, edits)
+	}
+	id, err := cluster.ParsePoolID(c, name)
+	if err != nil {
+		return nil, err
+	}
+	if verb == holdfastv1.ModifyRequest_delete {
+		return cluster.DeletePool(c, id)
+	}
+	return cluster.ModifyPool(c, id, edits)
+}
+
+// modifiedRule splits the rule's name off the pool's id.
+func modifiedRule(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name string, edits []cluster.Edit) (*cluster.Config, error) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return nil, fmt.Errorf("%q is not the id of a rule; write it as groupnet0.subnet0.pool0.rule0", name)
+	}
+	id, err := cluster.ParsePoolID(c, name[:dot])
+	if err != nil {
+		return nil, err
+	}
+	rule := name[dot+1:]
+	return byVerb(verb,
+		func() (*cluster.Config, error) { return cluster.AddRule(c, id, rule, edits) },
+		func() (*cluster.Config, error) { return cluster.ModifyRule(c, id, rule, edits) },
+		func() (*cluster.Config, error) { return cluster.DeleteRule(c, id, rule) })
+}

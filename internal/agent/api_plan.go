@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/dns"
+	"github.com/holdfast/holdfast/internal/placement"
+	"github.com/holdfast/holdfast/internal/steering"
+)
+
+// defaultWithinPercent is how far over an even share the busiest survivor may be unless the caller says.
+const defaultWithinPercent = 10
+
+func (s nodeService) PoolSize(_ context.Context, r *holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error) {
+	request := placement.SizeRequest{Nodes: int(r.Nodes), Addresses: int(r.Addresses), Clients: int(r.Clients), WithinPercent: r.WithinPercent}
+	if request.WithinPercent == 0 {
+		request.WithinPercent = defaultWithinPercent
+	}
+	if r.Pool != "" {
+		v, err := s.seen()
+		if err != nil {
+			return nil, err
+		}
+		id, err := cluster.ParsePoolID(v.world.Config, r.Pool)
+		if err != nil {
+			return nil, api.NotFound("%v", err)
+		}
+		nodes := map[int]bool{}
+		for _, m := range v.world.Config.Members(id) {
+			nodes[m.LNN] = true
+		}
+		request.Nodes, request.Addresses = len(nodes), len(v.world.Config.Addresses(id))
+	}
+	if request.Nodes < 1 || request.Nodes > 256 || request.Addresses < 1 || request.Addresses > 4096 {
+		return nil, api.Invalid("name a pool, or 1 to 256 nodes and 1 to 4096 addresses; not %d nodes and %d addresses", request.Nodes, request.Addresses)
+	}
+	return sizeMessage(request, placement.Size(request)), nil
+}
+
+func sizeMessage(r placement.SizeRequest, sizing placement.Sizing) *holdfastv1.PoolSizeResponse {
+	response := &holdfastv1.PoolSizeResponse{
+		Nodes: int32(r.Nodes), Addresses: int32(r.Addresses), Clients: int32(r.Clients), EvenAddresses: int32(sizing.Recommended),
+		Now: sizeCase(sizing.Losses[0]), AfterOne: sizeCase(sizing.Losses[1]), AfterTwo: sizeCase(sizing.Losses[2]),
+		WithinPercent: r.WithinPercent, AddressesWithinAfterOne: int32(sizing.Needed), AddressesWithinAfterTwo: int32(sizing.NeededForTwo),
+	}
+	text := []string{fmt.Sprintf("%d nodes with %d addresses: N*(N-1) = %d addresses spread the loss of any one node evenly.", r.Nodes, r.Addresses, sizing.Recommended)}
+	if sizing.Needed > 0 {
+		text = append(text, fmt.Sprintf("%d addresses keep the busiest survivor of one loss within %.0f%% of an even share.", sizing.Needed, r.WithinPercent))
+	}
+	response.Text = strings.Join(append(text, sizing.Notes...), " ")
+	return response
+}
+
+func sizeCase(loss placement.Loss) *holdfastv1.SizeCase {
+	c := &holdfastv1.SizeCase{OverPercent: loss.WorstOverPercent}
+	for i, g := range loss.Groups {
+		c.Nodes += int32(g.Nodes)
+		if i == 0 {
+			c.AddressesMost, c.ClientsMost = int32(g.Addresses), int32(g.Clients)
+		}
+		c.AddressesLeast, c.ClientsLeast = int32(g.Addresses), int32(g.Clients)
+	}
+	return c
+}
+
+func (s nodeService) PlanDown(_ context.Context, r *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	var down []int
+	for _, name := range r.Nodes {
+		node, err := findNode(v.world.Config, name)
+		if err != nil {
+			return nil, err
+		}
+		down = append(down, node.LNN)
+	}
+	response := &holdfastv1.PlanDownResponse{AgeMs: s.now().Sub(v.at).Milliseconds()}
+	for _, id := range v.world.Config.Pools() {
+		pool, _, _, _ := v.world.Config.Pool(id)
+		if pool.AllocMethod == cluster.AllocStatic {
+			continue
+		}
+		request := steering.Request(v.world, id, s.now())
+		before, result := counts(request.Current), placement.PlanDown(request, down...)
+		response.Moves = append(response.Moves, moveMessages(v.world, id, result.Moves)...)
+		response.Decisions = append(response.Decisions, decisionMessages(result.Decisions)...)
+		after := counts(result.Statements)
+		plan := &holdfastv1.PlanPool{Pool: id.String()}
+		for _, lnn := range lnnsOf(v.world.Config.Members(id)) {
+			plan.Nodes = append(plan.Nodes, &holdfastv1.PlanNode{Name: nameOf(v.world, lnn), Lnn: int32(lnn), AddressesBefore: int32(before[lnn]), AddressesAfter: int32(after[lnn])})
+		}
+		response.Pools = append(response.Pools, plan)
+		for _, st := range result.Statements {
+			if st.Owner.IsZero() {
+				response.Unassigned = append(response.Unassigned, &holdfastv1.PoolAddress{Address: st.Address.String(), Why: "no member would be left that may hold it"})
+			}
+		}
+	}
+	return response, nil
+}
+
+func counts(statements []placement.Statement) map[int]int {
+	n := map[int]int{}
+	for _, st := range statements {
+		n[st.Owner.LNN]++
+	}
+	return n
+}
+
+func lnnsOf(members []cluster.Member) []int {
+	lnns := map[int]bool{}
+	for _, m := range members {
+		lnns[m.LNN] = true
+	}
+	return slices.Sorted(maps.Keys(lnns))
+}
+
+// Delegation prints, for each service name, the delegation of all zones that it answers for.
+func (s nodeService) Delegation(_ context.Context, r *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	flavour := r.Flavour
+	if flavour == "" {
+		flavour = "bind"
+	}
+	config := v.world.Config
+	var inputs []*dns.DelegationInput
+	byService := map[string]*dns.DelegationInput{}
+	for _, id := range config.Pools() {
+		pool, _, _, _ := config.Pool(id)
+		serviceSubnet, ok := config.ServiceSubnet(id)
+		if pool.Zone == "" || !ok || r.Zone != "" && !strings.EqualFold(strings.TrimSuffix(r.Zone, "."), pool.Zone) {
+			continue
+		}
+		subnet, _ := config.Subnet(serviceSubnet)
+		in, known := byService[subnet.ServiceName]
+		if !known {
+			in = &dns.DelegationInput{Service: subnet.ServiceName, TTL: config.Settings.ServerTTL, SeparateNames: r.SeparateNames}
+			byService[subnet.ServiceName] = in
+			inputs = append(inputs, in)
+		}
+		for _, zone := range append([]string{pool.Zone}, pool.ZoneAliases...) {
+			if !slices.Contains(in.Zones, zone) {
+				in.Zones = append(in.Zones, zone)
+			}
+		}
+		for _, addr := range config.ServiceAddresses(serviceSubnet) {
+			if !slices.Contains(in.Addresses, addr) {
+				in.Addresses = append(in.Addresses, addr)
+			}
+		}
+	}
+	if len(inputs) == 0 {
+		return nil, api.NotFound("no pool has the zone %q; set one with `holdfast network pools modify POOL --sc-dns-zone NAME`", r.Zone)
+	}
+	response := &holdfastv1.DelegationResponse{}
+	for _, in := range inputs {
+		text, err := dns.Delegation(*in, flavour)
+		if err != nil {
+			return nil, api.Invalid("%v", err)
+		}
+		response.Text += text
+	}
+	return response, nil
+}

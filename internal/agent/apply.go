@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/address"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/steering"
+)
+
+// applier puts what this node should have onto its interfaces, one wish at a time, the latest first.
+// It is safe for concurrent use.
+type applier struct {
+	reconciler *address.Reconciler
+	hooks      *hookRelay
+	mayHold    func() bool
+	log        *slog.Logger
+	done       func(wish, applied) // called after each; must not block
+	mu         sync.Mutex
+	wanted     wish
+	last       applied
+	wake       chan struct{}
+}
+
+// wish is what a generation of the loop's decisions wants on the interfaces.
+type wish struct {
+	generation uint64
+	holdings   []steering.Holding
+	routes     []address.SubnetRoute
+	moving     map[netip.Addr]moveEnds // addresses on their way, for the hooks
+}
+
+type moveEnds struct{ from, to cluster.Member }
+
+// applied is what became of a wish.
+type applied struct {
+	generation uint64
+	held       map[netip.Addr]bool
+	failed     map[netip.Addr]string
+	taken      []netip.Addr
+	released   []netip.Addr
+	at         time.Time
+	took       time.Duration
+}
+
+// Want sets the wish; an older one that was not begun is dropped.
+func (a *applier) Want(w wish) {
+	a.mu.Lock()
+	a.wanted = w
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Last is what became of the wish that was carried out last.
+func (a *applier) Last() applied {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
+}
+
+// retryFailedAfter is when an address that could not be taken is tried again.
+const retryFailedAfter = time.Second
+
+// Run carries wishes out until the context ends.
+func (a *applier) Run(ctx context.Context) {
+	for {
+		retry := time.Hour
+		if len(a.Last().failed) > 0 {
+			retry = retryFailedAfter
+		}
+		timer := time.NewTimer(retry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.wake:
+		case <-a.reconciler.Changed():
+			a.refresh()
+			timer.Stop()
+			continue
+		case <-timer.C:
+		}
+		timer.Stop()
+		a.mu.Lock()
+		w := a.wanted
+		a.mu.Unlock()
+		if w.generation > 0 {
+			a.carryOut(ctx, w)
+		}
+	}
+}
+
+// refresh takes in what the background work of the reconciler changed: an interface that vanished or came back.
+func (a *applier) refresh() {
+	status := a.reconciler.Status()
+	a.mu.Lock()
+	a.last.held, a.last.failed = heldOf(status), failedOf(status)
+	now := a.last
+	a.mu.Unlock()
+	now.taken, now.released = nil, nil
+	a.done(wish{}, now)
+}
+
+func heldOf(result address.Result) map[netip.Addr]bool {
+	held := make(map[netip.Addr]bool, len(result.Held))
+	for _, holding := range result.Held {
+		held[holding.Address] = true
+	}
+	return held
+}
+
+func failedOf(result address.Result) map[netip.Addr]string {
+	failed := make(map[netip.Addr]string, len(result.Failed))
+	for addr, err := range result.Failed {
+		failed[addr] = err.Error()
+	}
+	return failed
+}
+
+// carryOut puts one wish into effect and remembers what really came of it.
+func (a *applier) carryOut(ctx context.Context, w wish) {
+	began := time.Now()
+	before := a.Last()
+	a.hooks.beforeRelease(ctx, w, before.held)
+	if !a.mayHold() {
+		w.holdings = slices.DeleteFunc(slices.Clone(w.holdings), func(h steering.Holding) bool { return h.Kind != steering.Static })
+	}
+	a.hooks.beforeTake(ctx, w, before.held)
+	result := a.reconciler.Set(ctx, w.desired())
+	if !a.mayHold() {
+		// The right ran out while the addresses were put on: take everything off again.
+		a.reconciler.Silence("the right to hold ran out meanwhile")
+		result.Held = slices.DeleteFunc(result.Held, func(h address.Holding) bool { return h.Lifetime })
+	}
+	now := applied{
+		generation: w.generation, at: began, took: time.Since(began),
+		held: heldOf(result), failed: failedOf(result), taken: result.Taken, released: result.Released,
+	}
+	for addr, why := range now.failed {
+		if before.failed[addr] != why {
+			a.log.Error("address not taken", "address", addr, "error", why)
+		}
+	}
+	a.mu.Lock()
+	a.last = now
+	a.mu.Unlock()
+	a.hooks.afterTake(ctx, w, before.held, now.held)
+	a.done(w, now)
+}
+
+// desired is the wish in the words of the address room.
+func (w wish) desired() address.Desired {
+	desired := address.Desired{Routes: w.routes}
+	for _, h := range w.holdings {
+		desired.Holdings = append(desired.Holdings, address.Holding{
+			Address: h.Address, Interface: h.Interface, Lifetime: h.Kind != steering.Static, Epoch: h.Epoch,
+			Probe: h.Kind != steering.Static && h.Epoch <= 1, // nobody of the cluster ever held it: a stranger may
+		})
+	}
+	return desired
+}

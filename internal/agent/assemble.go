@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/dns"
+	"github.com/holdfast/holdfast/internal/identity"
+	"github.com/holdfast/holdfast/internal/load"
+	"github.com/holdfast/holdfast/internal/store"
+	"github.com/holdfast/holdfast/internal/tenure"
+	"github.com/holdfast/holdfast/internal/verdict"
+)
+
+// assemble makes the rooms that do not need the store.
+func (a *Agent) assemble(config *cluster.Config) {
+	a.loads = load.NewBoard(a.registry)
+	a.checks = verdict.NewRunner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
+	a.loop = &loop{
+		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), needs: map[string]time.Time{},
+		moveFrom: map[netip.Addr]moveEnds{}, reported: map[int]string{},
+	}
+	a.peers = &peers{identity: a.identity, self: a.self, port: PeerPort}
+	a.peers.SetNodes(config.Nodes)
+	a.tower = newWatchtower(a.self.LNN, a.now, a.log)
+	a.tower.peers = a.peers
+	a.tower.found = a.foundDown
+	a.tower.SetOthers(otherNodes(config, a.self.LNN))
+	a.tenancy = &tenancy{
+		lnn: a.self.LNN, peers: a.peers, now: a.now, log: a.log, silence: a.silence, changed: a.loop.note, draw: a.draw,
+		wake: make(chan struct{}, 1), others: otherNodes(config, a.self.LNN),
+		member: memberRecord{Name: a.self.Name, Version: a.options.Version, LeaseMS: leaseTTL.Milliseconds()},
+	}
+	a.applier.mayHold = a.tenancy.Permitted
+	a.applier.done = a.applied
+	a.hooks.peers, a.hooks.others = a.peers, a.peers.all
+	a.hooks.hooks = a.configuredHooks
+	a.answers = &answers{Agent: a, rates: map[int]float64{}}
+	a.answers.server = dns.NewServer(dns.Options{
+		Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: a.answers.answered,
+		CookieSecrets: a.cookieSecrets(),
+	})
+}
+
+// cookieSecrets is the key of the server cookies (RFC 9018), the same on every node, so that a resolver which turns to another
+// service address keeps its cookie.
+func (a *Agent) cookieSecrets() []dns.CookieSecret {
+	var secret dns.CookieSecret
+	copy(secret[:], a.identity.Derive("dns cookie"))
+	return []dns.CookieSecret{secret}
+}
+
+func (a *Agent) configuredHooks() []cluster.Hook {
+	if v := a.view.Load(); v != nil {
+		return v.world.Config.Settings.Hooks
+	}
+	return nil
+}
+
+// silence takes every moving address off this node at once: the right to hold them has run out.
+func (a *Agent) silence(reason string) {
+	a.applier.reconciler.Silence(reason)
+	a.event("node.lapsed", a.self.Name, reason, nil)
+}
+
+func (a *Agent) foundDown(lnn int, over tenure.Incarnation, took time.Duration) {
+	a.event("node.found-down", strconv.Itoa(lnn), fmt.Sprintf("incarnation %d of node %d is down: a majority confirmed it within %s", over, lnn, took.Round(time.Millisecond)), nil)
+	a.loop.note()
+}
+
+// applied tells what a wish did to the interfaces.
+func (a *Agent) applied(_ wish, done applied) {
+	for _, addr := range done.released {
+		a.event("address.released", addr.String(), addr.String()+" is off this node", nil)
+	}
+	for _, addr := range done.taken {
+		a.event("address.taken", addr.String(), addr.String()+" is on this node and announced", nil)
+	}
+	a.loop.note()
+}
+
+// openStore starts this node's member of the store if it hosts one, connects, and makes sure that the store is this cluster's.
+// It waits for the store as long as it takes: without it a starting node knows nothing.
+func (a *Agent) openStore(ctx context.Context, config *cluster.Config) error {
+	endpoints := config.Settings.StoreEndpoints
+	if len(endpoints) == 0 {
+		voters := config.Voters()
+		for _, node := range voters {
+			endpoint := netip.AddrPortFrom(node.Addresses[0], StoreClientPort).String()
+			if node.LNN == a.self.LNN {
+				endpoints = append([]string{endpoint}, endpoints...) // the nearest first
+				continue
+			}
+			endpoints = append(endpoints, endpoint)
+		}
+		if err := a.startMember(config, voters); err != nil {
+			return err
+		}
+	}
+	client, err := store.Open(store.Options{
+		Endpoints: endpoints, TLS: a.identity.ClientTLS(), Cluster: config.Settings.Name, Logger: a.log, Board: a.board, Registerer: a.registry,
+	})
+	if err != nil {
+		return err
+	}
+	if a.clusterID, err = a.belong(ctx, client, config.Settings.Name); err != nil {
+		return errors.Join(err, client.Close())
+	}
+	a.store = store.Guard(client, a.clusterID, a.board)
+	a.tenancy.store = a.store
+	a.writer = &writer{store: a.store, log: a.log, done: a.loop.note, now: a.now, pending: map[string]int64{}, failing: map[string]time.Time{}}
+	return a.seed(ctx, config)
+}
+
+// startMember starts the embedded member if this node is among the voters.
+func (a *Agent) startMember(config *cluster.Config, voters []cluster.Node) error {
+	members := map[string]string{}
+	for _, node := range voters {
+		members[node.Name] = netip.AddrPortFrom(node.Addresses[0], StorePeerPort).String()
+	}
+	if _, hosts := members[a.self.Name]; !hosts {
+		return nil
+	}
+	member, err := store.StartMember(store.MemberOptions{
+		Name: a.self.Name, Dir: filepath.Join(a.options.Dir, storeDir), Cluster: config.Settings.Name, Peers: members,
+		ListenClient: []string{net.JoinHostPort(a.self.Addresses[0].String(), strconv.Itoa(StoreClientPort))},
+		Files:        store.Files{AuthorityCert: a.identity.Paths.AuthorityCert, NodeCert: a.identity.Paths.NodeCert, NodeKey: a.identity.Paths.NodeKey, ServerName: identity.ServerName},
+		Logger:       a.log, Board: a.board,
+	})
+	if err != nil {
+		return fmt.Errorf("starting this node's member of the store: %w", err)
+	}
+	a.member = member
+	return nil
+}
+
+// storePause is the time between two tries to reach the store at start.
+const storePause = 250 * time.Millisecond
+
+// belong returns the identity of the cluster whose store this is: the one that this node has seen before, or at the first
+// start the one that the store has or gets now.
+func (a *Agent) belong(ctx context.Context, client store.Store, name string) (store.ClusterID, error) {
+	path := filepath.Join(a.options.Dir, clusterIDFile)
+	if data, err := os.ReadFile(path); err == nil {
+		var id store.ClusterID
+		if err := json.Unmarshal(data, &id); err != nil {
+			return id, fmt.Errorf("reading %s: %w; if the file is damaged, take a copy from another node", path, err)
+		}
+		return id, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return store.ClusterID{}, err
+	}
+	for {
+		id, err := store.Found(ctx, client, name)
+		if err == nil {
+			data, _ := json.Marshal(id)
+			return id, renameio.WriteFile(path, append(data, '\n'), 0o600)
+		}
+		if errors.Is(err, store.ErrForeign) || ctx.Err() != nil {
+			return id, err
+		}
+		a.log.Info("waiting for the store", "error", err)
+		wait(ctx, storePause)
+	}
+}
+
+// seed puts the configuration of this node's directory into a store that has none.
+func (a *Agent) seed(ctx context.Context, config *cluster.Config) error {
+	record := configRecord{YAML: string(cluster.Print(config)), By: a.self.Name, At: time.Now()}
+	put, err := store.PutOp(keyConfig, record, 0)
+	if err != nil {
+		return err
+	}
+	for {
+		_, err = a.store.Commit(ctx, store.Txn{If: []store.Condition{store.Absent(keyConfig)}, Then: []store.Op{put}})
+		if err == nil || errors.Is(err, store.ErrConflict) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.log.Info("waiting for the store", "error", err)
+		wait(ctx, storePause)
+	}
+}
+
+// keepConfig keeps the configuration in this node's directory, so that the next start knows where the others are.
+func (l *loop) keepConfig(config *cluster.Config) {
+	path := filepath.Join(l.options.Dir, configFile)
+	if err := renameio.WriteFile(path, cluster.Print(config), 0o600); err != nil {
+		l.board.Set(problemDirectory, path, err.Error(), l.now())
+		return
+	}
+	l.board.Clear(problemDirectory, path)
+}
+
+// setHistory takes in what draw found; called by the tenancy.
+func (l *loop) setHistory(past history) {
+	l.historyMu.Lock()
+	l.history = past
+	l.historyMu.Unlock()
+	l.note()
+}
+
+func (a *Agent) closeStore() {
+	if a.store != nil {
+		if err := a.store.Close(); err != nil {
+			a.log.Warn("closing the store", "error", err)
+		}
+	}
+	if a.member != nil {
+		if err := a.member.Close(); err != nil {
+			a.log.Warn("stopping this node's member of the store", "error", err)
+		}
+	}
+}
+
+// How long a stopping agent waits for what it holds to move away.
+const leaveLimit = 5 * time.Second
+
+// serve runs the rooms until the context ends, then hands over and stops.
+func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) error {
+	failed := make(chan error, 8)
+	run := func(what string, f func(context.Context) error) {
+		a.wg.Go(func() {
+			if err := f(running); err != nil && running.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", what, err)
+			}
+		})
+	}
+	void := func(f func(context.Context)) func(context.Context) error {
+		return func(ctx context.Context) error { f(ctx); return nil }
+	}
+	run("keeping addresses", a.applier.reconciler.Run)
+	run("taking addresses", void(a.applier.Run))
+	run("checks", void(a.checks.Run))
+	run("interfaces", void(a.watchLinks))
+	run("load", void(a.measure))
+	holding, release := context.WithCancel(running)
+	run("the right to hold", func(context.Context) error { a.tenancy.Run(holding); return nil })
+	run("the loop", func(ctx context.Context) error {
+		a.loop.run(ctx, a.store.Watch(ctx, "", 0))
+		return errors.New("the watch of the store ended")
+	})
+	run("systemd", void(a.notifySystemd))
+	var err error
+	select {
+	case <-ctx.Done():
+		a.leave()
+	case err = <-failed:
+	}
+	release()
+	a.answers.server.Close()
+	stop()
+	a.wg.Wait()
+	a.applier.reconciler.Silence("the agent stops")
+	a.peers.Close()
+	return err
+}
+
+// leave hands over what this node holds, for a bounded time: others take it while this node still works.
+func (a *Agent) leave() {
+	a.event("node.leaving", a.self.Name, "the agent stops: what it holds is handed over", nil)
+	a.leaving.Store(true)
+	a.loop.note()
+	deadline := time.Now().Add(leaveLimit)
+	for time.Now().Before(deadline) && a.ctx.Err() == nil {
+		if v := a.view.Load(); v == nil || !v.holdsMoving() || !v.othersFitBut(a.self.LNN) {
+			return
+		}
+		wait(a.ctx, 10*time.Millisecond)
+	}
+	a.log.Warn("stopping although some addresses were not handed over in time")
+}

@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast/holdfast/internal/api"
+)
+
+// DefaultDir is where an agent keeps what it must not lose.
+const DefaultDir = "/var/lib/holdfast"
+
+// memoryLimit makes the collector work harder before an agent with an embedded store grows beyond what a node should spare.
+const memoryLimit = 512 << 20
+
+// Command is `holdfast agent`: one process a node. Version is what the agent reports of itself.
+func Command(version string) *cobra.Command {
+	options := Options{Version: version}
+	var level, format string
+	command := &cobra.Command{
+		Use:   "agent",
+		Short: "Run this node",
+		Long: `Run this node of the cluster: keep its addresses, answer names on the service addresses that it hosts, and host a member of
+the store if it is a voter. One agent runs on a node; systemd keeps it running.
+
+It needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and a directory that "holdfast init" made.
+SIGTERM hands over what the node holds and stops.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			logger, err := newLogger(command.ErrOrStderr(), level, format)
+			if err != nil {
+				return err
+			}
+			options.Logger = logger
+			debug.SetMemoryLimit(memoryLimit)
+			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return Run(ctx, options)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.Dir, "dir", DefaultDir, "directory with this node's identity, store and last configuration")
+	flags.StringVar(&options.Socket, "socket", api.DefaultSocket, "path of the local API's socket")
+	flags.StringVar(&options.SocketGroup, "socket-group", "", "group that may use the socket besides root")
+	flags.StringVar(&options.MetricsAddress, "metrics", "", "address and port for Prometheus besides the socket, such as 127.0.0.1:9753 (default: none)")
+	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&format, "log-format", "text", "text or json")
+	return command
+}
+
+// newLogger writes structured lines to w.
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var parsed slog.Level
+	if err := parsed.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+	}
+	options := &slog.HandlerOptions{Level: parsed}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: use text or json", format)
+}

@@ -1,0 +1,199 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/address"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/linux/link"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/verdict"
+)
+
+// linkState is what the kernel last said of this node's interfaces. It is safe for concurrent use.
+type linkState struct {
+	mu     sync.Mutex
+	known  bool
+	faults map[string]string
+}
+
+func (s *linkState) set(faults map[string]string) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = !s.known || !maps.Equal(s.faults, faults)
+	s.known, s.faults = true, faults
+	return changed
+}
+
+func (s *linkState) get() (map[string]string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults, s.known
+}
+
+// linkReadEvery is how often the interfaces are read although the kernel announced no change.
+const linkReadEvery = 10 * time.Second
+
+// watchLinks keeps the faults of this node's interfaces: subscribed, and read anew from time to time.
+func (a *Agent) watchLinks(ctx context.Context) {
+	changes := make(chan struct{}, 1)
+	poke := func(link.Change) {
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	}
+	go func() {
+		for ctx.Err() == nil {
+			if err := a.kernel.Changes(ctx, poke); err != nil && ctx.Err() == nil {
+				a.log.Warn("subscription to link changes ended; subscribing again", "error", err)
+				wait(ctx, time.Second)
+			}
+		}
+	}()
+	ticker := time.NewTicker(linkReadEvery)
+	defer ticker.Stop()
+	for {
+		a.readLinks()
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *Agent) readLinks() {
+	interfaces, err := a.kernel.Interfaces()
+	if err != nil {
+		a.log.Warn("reading the interfaces", "error", err)
+		return
+	}
+	faults := map[string]string{}
+	for _, name := range a.self.Interfaces {
+		i := slices.IndexFunc(interfaces, func(have link.Interface) bool { return have.Name == name })
+		switch {
+		case i < 0:
+			faults[name] = fmt.Sprintf("there is no interface %s on this node", name)
+		case !interfaces[i].Up:
+			faults[name] = fmt.Sprintf("interface %s is administratively down", name)
+		case !interfaces[i].Carrier:
+			faults[name] = fmt.Sprintf("interface %s has no carrier", name)
+		}
+	}
+	if a.links.set(faults) {
+		a.loop.note()
+	}
+}
+
+// checkTargets are the checks that this node runs against itself: those of every pool that it is a member of.
+func (l *loop) checkTargets(w *steering.World) []verdict.Target {
+	var targets []verdict.Target
+	for _, id := range w.Config.Pools() {
+		pool, _, _, _ := w.Config.Pool(id)
+		member := slices.ContainsFunc(w.Config.Members(id), func(m cluster.Member) bool { return m.LNN == l.self.LNN })
+		if !member {
+			continue
+		}
+		for i, check := range pool.Checks {
+			targets = append(targets, verdict.Target{ID: checkID(id, i, check), Check: check, Address: l.checkAddress(w, id)})
+		}
+	}
+	return targets
+}
+
+func checkID(id cluster.PoolID, i int, check cluster.Check) string {
+	name := check.Name
+	if name == "" {
+		name = fmt.Sprintf("%s-%d", check.Kind, i+1)
+	}
+	return id.String() + "/" + name
+}
+
+// checkAddress is where this node's own service is asked: its address in the pool's subnet, else any of its own, else loopback.
+func (l *loop) checkAddress(w *steering.World, id cluster.PoolID) netip.Addr {
+	subnet, _ := w.Config.Subnet(id.SubnetID())
+	for _, addr := range l.self.Addresses {
+		if subnet != nil && subnet.CIDR.Contains(addr) {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// ready reports whether this node's first full view is complete: configuration, interfaces, a first round of checks, and a
+// load to speak of.
+func (l *loop) ready() bool {
+	_, linksKnown := l.links.get()
+	return l.replica.synced && l.replica.config != nil && linksKnown && l.checks.Ready() && l.answers.loadsComplete()
+}
+
+// ownReport is what this node says of itself.
+func (l *loop) ownReport(now time.Time) memberRecord {
+	faults, _ := l.links.get()
+	l.historyMu.Lock()
+	past := l.history
+	l.historyMu.Unlock()
+	report := memberRecord{
+		Name: l.self.Name, Version: l.options.Version, Ready: l.ready(), Leaving: l.leaving.Load(),
+		Faults: faults, PoolFaults: l.poolFaults(now), OutageMS: past.outage.Milliseconds(),
+		HoldDownMS: past.holdDown.Milliseconds(), LeaseMS: leaseTTL.Milliseconds(),
+	}
+	if l.applier.Last().generation == l.generation {
+		report.ConfigRevision = l.replica.configRevision
+	} else if old, known := l.replica.members[l.self.LNN]; known {
+		report.ConfigRevision = old.record.ConfigRevision
+	}
+	return report
+}
+
+// poolFaults says for each pool whose checks fail here what is wrong.
+func (l *loop) poolFaults(time.Time) map[string]string {
+	faults := map[string]string{}
+	for id, v := range l.checks.Status() {
+		pool := id
+		for i := range id {
+			if id[i] == '/' {
+				pool = id[:i]
+				break
+			}
+		}
+		if v.State != verdict.Up && !v.Pending() {
+			faults[pool] = v.Evidence
+		}
+	}
+	return faults
+}
+
+// routes are the routes by which replies leave: for each subnet with a gateway, by the interface of this node in it.
+func (l *loop) routes(w *steering.World) []address.SubnetRoute {
+	var routes []address.SubnetRoute
+	for _, subnetID := range w.Config.Subnets() {
+		subnet, _ := w.Config.Subnet(subnetID)
+		route := address.SubnetRoute{Prefix: subnet.CIDR, Gateway: subnet.Gateway}
+		for _, id := range w.Config.Pools() {
+			if id.SubnetID() != subnetID {
+				continue
+			}
+			for _, m := range w.Config.Members(id) {
+				if m.LNN == l.self.LNN && route.Interface == "" {
+					route.Interface = m.Interface
+				}
+			}
+			if pool, _, _, _ := w.Config.Pool(id); route.Interface != "" {
+				route.Static = append(route.Static, pool.StaticRoutes...)
+			}
+		}
+		if route.Interface != "" && (route.Gateway.IsValid() || len(route.Static) > 0) {
+			routes = append(routes, route)
+		}
+	}
+	return routes
+}

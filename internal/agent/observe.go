@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// How often a majority is asked again whether a node whose lease is gone has been given up, and how long one answer may take.
+const (
+	askAgainAfter  = 100 * time.Millisecond
+	confirmTimeout = 300 * time.Millisecond
+)
+
+// peerConfirmer asks the other nodes whether they have given up an incarnation.
+type peerConfirmer interface {
+	Confirm(ctx context.Context, observer, lnn int, incarnation tenure.Incarnation) (tenure.Answer, error)
+}
+
+// watchtower is this node as an observer of the others: it answers their questions and finds out who is Down.
+// All methods are safe for concurrent use.
+type watchtower struct {
+	self      int
+	peers     peerConfirmer
+	now       func() time.Time
+	log       *slog.Logger
+	found     func(lnn int, over tenure.Incarnation, took time.Duration) // an incarnation is Down; must not block
+	mu        sync.Mutex
+	observer  *tenure.Observer
+	others    []int
+	inquiries map[int]context.CancelFunc
+	down      map[int]tenure.Incarnation
+}
+
+func newWatchtower(self int, now func() time.Time, log *slog.Logger) *watchtower {
+	return &watchtower{
+		self: self, now: now, log: log,
+		observer:  tenure.NewObserver(now(), grantSpan),
+		inquiries: map[int]context.CancelFunc{}, down: map[int]tenure.Incarnation{},
+	}
+}
+
+// Down is the latest incarnation of a node that was found Down from here.
+func (w *watchtower) Down(lnn int) tenure.Incarnation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.down[lnn]
+}
+
+// Acknowledge answers another node that asks for a span.
+func (w *watchtower) Acknowledge(lnn int, incarnation tenure.Incarnation, span time.Duration) tenure.Answer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if span <= 0 || span > grantSpan {
+		return tenure.Answer{Reason: "a span of more than " + grantSpan.String() + " is not granted"}
+	}
+	return w.observer.Grant(lnn, incarnation, span, w.now())
+}
+
+// Confirm answers another node that asks whether an incarnation is given up here.
+func (w *watchtower) Confirm(lnn int, incarnation tenure.Incarnation) tenure.Answer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.observer.Confirm(lnn, incarnation, w.now())
+}
+
+// Learn takes in proof that every incarnation of a node up to this one is over.
+func (w *watchtower) Learn(lnn int, over tenure.Incarnation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.observer.Learn(lnn, over)
+}
+
+// SetOthers says who the other nodes are.
+func (w *watchtower) SetOthers(others []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.others = others
+}
+
+// Inquire begins to ask a majority whether an incarnation is over; it goes on until it is, or until Stop.
+func (w *watchtower) Inquire(ctx context.Context, lnn int, incarnation tenure.Incarnation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, asking := w.inquiries[lnn]; asking {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w.inquiries[lnn] = cancel
+	go w.inquire(ctx, lnn, incarnation)
+}
+
+// Stop ends an inquiry: the node is back.
+func (w *watchtower) Stop(lnn int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if cancel, asking := w.inquiries[lnn]; asking {
+		cancel()
+		delete(w.inquiries, lnn)
+	}
+}
+
+// inquire asks in rounds. Each round starts from nothing, so that all confirmations that count were given within one.
+func (w *watchtower) inquire(ctx context.Context, lnn int, incarnation tenure.Incarnation) {
+	began := w.now()
+	for ctx.Err() == nil {
+		if w.round(ctx, lnn, incarnation) {
+			w.mu.Lock()
+			w.down[lnn] = max(w.down[lnn], incarnation)
+			w.mu.Unlock()
+			w.Stop(lnn)
+			w.found(lnn, incarnation, w.now().Sub(began))
+			return
+		}
+		wait(ctx, askAgainAfter)
+	}
+}
+
+// round asks everybody once and reports whether the incarnation is Down.
+func (w *watchtower) round(ctx context.Context, lnn int, incarnation tenure.Incarnation) bool {
+	w.mu.Lock()
+	observers := 1 // this node
+	var ask []int
+	for _, other := range w.others {
+		if other != lnn {
+			observers++
+			ask = append(ask, other)
+		}
+	}
+	inquiry := tenure.NewInquiry(lnn, incarnation, observers)
+	own := w.observer.Confirm(lnn, incarnation, w.now())
+	w.mu.Unlock()
+	if !own.Yes {
+		return false // this node itself acknowledges it still
+	}
+	if inquiry.Confirmed(w.self) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	confirmed := make(chan int, len(ask))
+	for _, other := range ask {
+		go func() {
+			answer, err := w.peers.Confirm(ctx, other, lnn, incarnation)
+			if err != nil || !answer.Yes {
+				other = 0
+			}
+			confirmed <- other
+		}()
+	}
+	for range ask {
+		if other := <-confirmed; other != 0 && inquiry.Confirmed(other) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,56 @@
+package agent
+
+import "github.com/holdfast/holdfast/internal/problem"
+
+var (
+	problemNodeDown = problem.Define(problem.Kind{
+		Code: "node.down", Severity: problem.Error,
+		Meaning: "A node of the cluster is down; what it held is with others.",
+		Remedy:  "Find out why with `holdfast explain NODE` and that machine's own logs; start it, or take it out of the configuration.",
+	})
+	problemNodeUnfit = problem.Define(problem.Kind{
+		Code: "node.unfit", Severity: problem.Warning,
+		Meaning: "A node runs, but is given nothing because a check of its own fails.",
+		Remedy:  "Mend what the detail names; the node is used again by itself after its hold-down.",
+	})
+	problemNodeDraining = problem.Define(problem.Kind{
+		Code: "node.draining", Severity: problem.Info,
+		Meaning: "An operator drained a node: it is given nothing.",
+		Remedy:  "End it with `holdfast node undrain NODE` when the work on it is done.",
+	})
+	problemOrphaned = problem.Define(problem.Kind{
+		Code: "pool.orphaned", Severity: problem.Critical,
+		Meaning: "Addresses of a pool have no working holder, so their clients are served by nobody.",
+		Remedy:  "See `holdfast network pools status` for why no node may take them; a member must be up and pass its checks.",
+	})
+	problemLapsed = problem.Define(problem.Kind{
+		Code: "node.lapsed", Severity: problem.Critical,
+		Meaning: "This node has lost the right to hold moving addresses: neither the store nor enough other nodes answer it.",
+		Remedy:  "Check its network to the other nodes; it takes part again by itself as soon as it reaches them.",
+	})
+	problemNoStore = problem.Define(problem.Kind{
+		Code: "node.store-silent", Severity: problem.Error,
+		Meaning: "The store does not answer this node; it keeps what it holds by the word of the other nodes, and nothing can move.",
+		Remedy:  "Bring back a majority of the store's members (`holdfast status` lists them); until then a further death has no successor.",
+	})
+	problemForeign = problem.Define(problem.Kind{
+		Code: "store.record", Severity: problem.Error,
+		Meaning: "A record in the store cannot be read by this version; what it said before stays in force.",
+		Remedy:  "Bring all agents to one version; if a person changed the record by hand, put it back.",
+	})
+	problemKernel = problem.Define(problem.Kind{
+		Code: "kernel.setting", Severity: problem.Warning,
+		Meaning: "A kernel setting on this node gets in the way of moving addresses.",
+		Remedy:  "Set it as the detail says, and in /etc/sysctl.d to keep it.",
+	})
+	problemDirectory = problem.Define(problem.Kind{
+		Code: "node.directory", Severity: problem.Warning,
+		Meaning: "The agent cannot write to its directory; after a restart it would begin with an old configuration.",
+		Remedy:  "Make room on the disk, or mend the directory's permissions.",
+	})
+	problemUntaken = problem.Define(problem.Kind{
+		Code: "address.not-taken", Severity: problem.Critical,
+		Meaning: "This node owns an address and cannot put it on its interface.",
+		Remedy:  "Mend what the detail names; until then drain the node, so that another one takes the address.",
+	})
+)

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// Where everything lies in the store. One watch sees all of it in order.
+const (
+	keyConfig      = "config"
+	keyIncarnation = "incarnation/" // + LNN
+	keyMember      = "member/"      // + LNN; under the node's lease
+	keyPool        = "pool/"        // + dotted id
+	keyService     = "service/"     // + dotted id of the subnet + "/" + address
+	keyDrain       = "drain/"       // + LNN
+	keyOutage      = "outage/"      // + LNN
+)
+
+// configRecord is the configuration in force, as its canonical text.
+type configRecord struct {
+	YAML string    `json:"yaml"`
+	By   string    `json:"by"` // the node through which it was applied
+	At   time.Time `json:"at"`
+}
+
+// incarnationRecord is the number that a node drew last, and when it started lately.
+type incarnationRecord struct {
+	Number tenure.Incarnation `json:"number"`
+	Starts []time.Time        `json:"starts,omitempty"` // the last few, by the node's wall clock; from them the hold-down grows
+}
+
+// memberRecord is a node's own report. It lies under the node's lease: when it is gone, so is the lease.
+type memberRecord struct {
+	Name           string             `json:"name"`
+	Incarnation    tenure.Incarnation `json:"incarnation"`
+	Version        string             `json:"version"`
+	Ready          bool               `json:"ready"`
+	Leaving        bool               `json:"leaving,omitempty"`
+	ConfigRevision int64              `json:"config_revision"`
+	Faults         map[string]string  `json:"faults,omitempty"`      // interface to what is wrong
+	PoolFaults     map[string]string  `json:"pool_faults,omitempty"` // dotted id to what is wrong
+	OutageMS       int64              `json:"outage_ms,omitempty"`
+	HoldDownMS     int64              `json:"hold_down_ms,omitempty"`
+	LeaseMS        int64              `json:"lease_ms"` // how long its lease lasts
+}
+
+// equal reports whether two reports say the same.
+func (m memberRecord) equal(o memberRecord) bool {
+	faults, poolFaults := maps.Equal(m.Faults, o.Faults), maps.Equal(m.PoolFaults, o.PoolFaults)
+	m.Faults, o.Faults, m.PoolFaults, o.PoolFaults = nil, nil, nil, nil
+	return faults && poolFaults && reflect.DeepEqual(m, o)
+}
+
+// drainRecord is an operator's wish that a node holds nothing.
+type drainRecord struct {
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+}
+
+// outageRecord says since when a node's addresses are with others; written with the takeover.
+type outageRecord struct {
+	Since time.Time `json:"since"`
+}
+
+func memberKey(lnn int) string         { return keyMember + strconv.Itoa(lnn) }
+func incarnationKey(lnn int) string    { return keyIncarnation + strconv.Itoa(lnn) }
+func drainKey(lnn int) string          { return keyDrain + strconv.Itoa(lnn) }
+func outageKey(lnn int) string         { return keyOutage + strconv.Itoa(lnn) }
+func poolKey(id cluster.PoolID) string { return keyPool + id.String() }
+func serviceKey(k steering.ServiceKey) string {
+	return keyService + k.Subnet.String() + "/" + k.Address.String()
+}
+
+// parseLNN reads the number at the end of a key.
+func parseLNN(key, prefix string) (int, error) {
+	lnn, err := strconv.Atoi(strings.TrimPrefix(key, prefix))
+	if err != nil || lnn < 1 {
+		return 0, fmt.Errorf("the store has a key %q where a node's number was expected", key)
+	}
+	return lnn, nil
+}
+
+func parsePoolKey(key string) (cluster.PoolID, error) {
+	id, err := cluster.NewPoolID(strings.TrimPrefix(key, keyPool))
+	if err != nil {
+		return cluster.PoolID{}, fmt.Errorf("the store has a key %q where a pool's id was expected", key)
+	}
+	return id, nil
+}
+
+func parseServiceKey(key string) (steering.ServiceKey, error) {
+	subnet, address, found := strings.Cut(strings.TrimPrefix(key, keyService), "/")
+	id, idErr := cluster.NewSubnetID(subnet)
+	parsed, err := netip.ParseAddr(address)
+	if !found || idErr != nil || err != nil {
+		return steering.ServiceKey{}, fmt.Errorf("the store has a key %q where a service address was expected", key)
+	}
+	return steering.ServiceKey{Subnet: id, Address: parsed}, nil
+}

@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/store"
+)
+
+// writeTimeout bounds one attempt to change a record; what failed is proposed anew from what is then known.
+const writeTimeout = 2 * time.Second
+
+// writer changes records in the store, one change of a key at a time. A change that lost a race or met a store that does not
+// answer is dropped: the loop looks at the new state and proposes again if it still wants something.
+// It is safe for concurrent use.
+type writer struct {
+	store   store.Store
+	log     *slog.Logger
+	done    func() // something was written or failed; must not block
+	mu      sync.Mutex
+	pending map[string]int64 // key to the revision that the replica must reach before the next change; -1 while under way
+	failing map[string]time.Time
+	now     func() time.Time
+}
+
+// retryAfter is how long a key rests after a write that the store did not answer.
+const retryAfter = 100 * time.Millisecond
+
+// Ready reports whether a key may be changed, given the revision that the replica has reached.
+func (w *writer) Ready(key string, reached int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if until, resting := w.failing[key]; resting {
+		if w.now().Before(until) {
+			return false
+		}
+		delete(w.failing, key)
+	}
+	revision, busy := w.pending[key]
+	if busy && revision >= 0 && revision <= reached {
+		delete(w.pending, key)
+		busy = false
+	}
+	return !busy
+}
+
+// Write begins a change. Written is called when the store has taken it.
+func (w *writer) Write(ctx context.Context, key string, txn store.Txn, written func(revision int64)) {
+	w.mu.Lock()
+	w.pending[key] = -1
+	w.mu.Unlock()
+	go func() {
+		try, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		revision, err := w.store.Commit(try, txn)
+		w.mu.Lock()
+		if err != nil {
+			delete(w.pending, key)
+			if !errors.Is(err, store.ErrConflict) {
+				w.failing[key] = w.now().Add(retryAfter)
+				w.log.Debug("record not written", "key", key, "error", err)
+			}
+		} else {
+			w.pending[key] = revision
+		}
+		w.mu.Unlock()
+		if err == nil && written != nil {
+			written(revision)
+		}
+		w.done()
+	}()
+}
