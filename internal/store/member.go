@@ -41,7 +41,8 @@ const (
 	// History is for watches that resume. At 10 changes a second this is a quarter of an hour.
 	keptRevisions = "10000"
 
-	closeTimeout = 10 * time.Second
+	closeTimeout       = 10 * time.Second
+	failedCloseTimeout = 2 * time.Second
 )
 
 // walSegmentBytes is what etcd sets aside for each file of its log, twice at start. Its default of 64 MB is meant for
@@ -89,7 +90,8 @@ type Member struct {
 	started  atomic.Bool
 	stopped  chan struct{}
 	stopOnce sync.Once
-	release  sync.Once
+	closing  sync.Once
+	closed   error // what closing came to
 
 	mu  sync.Mutex
 	err error
@@ -113,7 +115,9 @@ func StartMember(options MemberOptions) (*Member, error) {
 		return nil, fmt.Errorf("store member %q: %w", options.Name, err)
 	}
 	if err := m.start(config); err != nil {
-		m.unlock()
+		if !m.started.Load() {
+			err = errors.Join(err, m.lock.Close())
+		}
 		return nil, fmt.Errorf("starting store member %q: %w", options.Name, explainStart(err, options))
 	}
 	m.options.Board.Clear(memberStopped, options.Name)
@@ -275,30 +279,52 @@ func (m *Member) end() error {
 	return ErrClosed
 }
 
-// Close stops the member: a leader hands over first. It takes at most 10 s; a member that does not end by then keeps its
-// data directory locked until the process ends, and Close says so.
+// Close stops the member: a leader hands over first. It takes at most 10 s. A member that does not end by then keeps its
+// data directory locked until the process ends, and Close says so; that is the rule after a failed write to its database,
+// because etcd knows no way back from there.
 func (m *Member) Close() error {
 	m.logging.quiet()
 	m.stopOnce.Do(func() { close(m.stopped) })
 	return m.shutDown()
 }
 
+// shutDown ends what runs and frees the data directory, once for all who ask.
 func (m *Member) shutDown() error {
+	m.closing.Do(func() { m.closed = m.shutDownOnce() })
+	return m.closed
+}
+
+func (m *Member) shutDownOnce() error {
+	m.logging.quiet()
+	failed := m.Err() != nil
+	ready := false
+	select {
+	case <-m.Ready():
+		ready = true
+	default:
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		m.logging.quiet()
+		if failed || !ready {
+			// A failed member must not lead for another moment; and etcd's Close waits for the first majority unless the
+			// server has stopped before. (HardStop does not return where the failed part holds a lock.)
+			m.etcd.Server.HardStop()
+		}
 		m.etcd.Close()
 	}()
-	timer := time.NewTimer(closeTimeout)
+	timeout := closeTimeout
+	if failed {
+		timeout = failedCloseTimeout
+	}
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-ended:
-		m.unlock()
-		return nil
+		return m.lock.Close()
 	case <-timer.C:
 		return fmt.Errorf("store member %q did not end within %v: restart the agent before the member can start again",
-			m.options.Name, closeTimeout)
+			m.options.Name, timeout)
 	}
 }
 
@@ -318,10 +344,6 @@ func (m *Member) lockDir() error {
 	}
 	m.lock = lock
 	return nil
-}
-
-func (m *Member) unlock() {
-	m.release.Do(func() { _ = m.lock.Close() })
 }
 
 // explainStart turns etcd's words into what an operator can act on.

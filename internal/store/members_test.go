@@ -25,6 +25,9 @@ import (
 // frozen need a process of their own.
 const memberEnvironment = "HOLDFAST_TEST_MEMBER"
 
+// diskEnvironment gives the member a disk of that size.
+const diskEnvironment = "HOLDFAST_TEST_DISK"
+
 func TestMain(m *testing.M) {
 	if text := os.Getenv(memberEnvironment); text != "" {
 		os.Exit(beMember(text))
@@ -42,28 +45,64 @@ func beMember(text string) int {
 	if os.Getenv("HOLDFAST_TEST_LOG") != "" {
 		options.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
+	if size := os.Getenv(diskEnvironment); size != "" {
+		if err := mountDisk(options.Dir, 0, size); err != nil {
+			fmt.Println("no disk:", err)
+			return 3
+		}
+	}
 	member, err := store.StartMember(options)
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	fmt.Println("listening")
-	asked := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(asked)
-	}()
-	select {
-	case <-asked:
-	case <-member.Stopped():
-		fmt.Println("stopped:", member.Err())
-		<-asked
+	orders := bufio.NewScanner(os.Stdin)
+	for {
+		more := make(chan bool, 1)
+		go func() { more <- orders.Scan() }()
+		select {
+		case <-member.Stopped():
+			fmt.Println("stopped:", member.Err())
+			if !<-more {
+				return closeMember(member)
+			}
+		case again := <-more:
+			if !again {
+				return closeMember(member)
+			}
+		}
+		// The only order is a new size for the disk, and to start again on it, in the same mount namespace.
+		if err := mountDisk(options.Dir, syscall.MS_REMOUNT, orders.Text()); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		_ = os.Unsetenv(diskEnvironment)
+		err := syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+		fmt.Println(err)
+		return 1
 	}
+}
+
+func closeMember(member *store.Member) int {
 	if err := member.Close(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	return 0
+}
+
+// mountDisk puts a small disk of its own under a member, in the mount namespace of its process.
+func mountDisk(dir string, flags uintptr, size string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if flags == 0 {
+		if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+	}
+	return syscall.Mount("tmpfs", dir, "tmpfs", flags, "size="+size)
 }
 
 // cluster is a set of members, each in its own process.
@@ -76,7 +115,7 @@ type cluster struct {
 
 type process struct {
 	command *exec.Cmd
-	stdin   io.Closer
+	stdin   io.WriteCloser
 	lines   chan string // what it says
 }
 
@@ -162,14 +201,19 @@ func (c *cluster) awaitQuorum() {
 // start starts member i and returns what it says first.
 func (c *cluster) start(i int) string {
 	c.Helper()
+	return c.startWith(i, nil, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL})
+}
+
+func (c *cluster) startWith(i int, environment []string, attributes *syscall.SysProcAttr) string {
+	c.Helper()
 	text, err := json.Marshal(c.options[i])
 	if err != nil {
 		c.Fatal(err)
 	}
 	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), memberEnvironment+"="+string(text))
+	command.Env = append(append(os.Environ(), memberEnvironment+"="+string(text)), environment...)
 	command.Stderr = os.Stderr
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.SysProcAttr = attributes
 	p := &process{command: command, lines: make(chan string, 16)}
 	if p.stdin, err = command.StdinPipe(); err != nil {
 		c.Fatal(err)
@@ -179,7 +223,7 @@ func (c *cluster) start(i int) string {
 		c.Fatal(err)
 	}
 	if err := command.Start(); err != nil {
-		c.Fatal(err)
+		return err.Error()
 	}
 	go func() {
 		defer close(p.lines)

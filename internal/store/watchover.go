@@ -15,6 +15,7 @@ const (
 	probeTimeout      = 250 * time.Millisecond
 	idleProbeInterval = 2 * time.Second // when nothing is watched
 	roundsUntilLost   = 4               // failed rounds before the store counts as unavailable
+	patientTimeout    = 3 * time.Second
 	slowAnswer        = 100 * time.Millisecond
 	fullLookInterval  = 10 * time.Second
 	statusTimeout     = 500 * time.Millisecond
@@ -105,8 +106,10 @@ func (c *client) report(h *hindsight, answered bool, took time.Duration) {
 	if answered {
 		h.failed = 0
 	} else if h.failed++; h.failed >= roundsUntilLost {
-		// Perhaps it is only slow: give it the time that a call gives it.
-		_, err := c.revision(c.ctx)
+		// Perhaps it is only slow: give it as much time as a patient caller does.
+		ctx, cancel := context.WithTimeout(c.ctx, patientTimeout)
+		_, err := c.revision(ctx)
+		cancel()
 		if c.ctx.Err() != nil {
 			return
 		}
