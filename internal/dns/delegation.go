@@ -109,8 +109,11 @@ func (d *delegation) list(before, between, after string) string {
 	return b.String()
 }
 
-// parent splits a zone into its first label and the zone above it, both without trailing dot.
+// parent splits a zone into its first label and the zone above it, both without trailing dot unless that is the root.
 func parent(zone string) (label, above string) {
-	label, above, _ = strings.Cut(strings.TrimSuffix(zone, "."), ".")
+	label, above, found := strings.Cut(strings.TrimSuffix(zone, "."), ".")
+	if !found {
+		above = "."
+	}
 	return label, above
 }

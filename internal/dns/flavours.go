@@ -80,7 +80,8 @@ func stubUnbound(d *delegation) string {
 // serverDnsmasq prints one server line for each address.
 func serverDnsmasq(d *delegation) string {
 	var b strings.Builder
-	b.WriteString("# For dnsmasq.conf. dnsmasq asks the server that answered last; all are asked when it is gone.\n")
+	b.WriteString("# For dnsmasq.conf. dnsmasq asks the server that answered last, and all of them when a client repeats its query;\n")
+	b.WriteString("# from 2.87 on, the line fast-dns-retry makes it do so by itself.\n")
 	for _, zone := range d.zones {
 		name := strings.TrimSuffix(zone, ".")
 		b.WriteString(d.list("server=/"+name+"/", "", "\n"))
@@ -89,11 +90,13 @@ func serverDnsmasq(d *delegation) string {
 	return b.String()
 }
 
-// stubKnot prints Lua for Knot Resolver's kresd. Without NO_CACHE it would keep every answer for its shortest time, 5 s.
+// stubKnot prints Lua for Knot Resolver's kresd. By default it would keep every answer for at
+// least 5 s, and tell its clients to.
 func stubKnot(d *delegation) string {
 	var b strings.Builder
 	b.WriteString("-- For kresd.conf of Knot Resolver 5, or lua/script of Knot Resolver 6.\n")
 	quoted := "'" + strings.Join(d.zones, "', '") + "'"
+	b.WriteString("cache.min_ttl(0)\n")
 	fmt.Fprintf(&b, "trust_anchors.set_insecure({%s})\n", quoted)
 	b.WriteString("policy.add(policy.suffix(policy.FLAGS({'NO_CACHE'}), policy.todnames({" + quoted + "})))\n")
 	fmt.Fprintf(&b, "policy.add(policy.suffix(policy.STUB({%s}), policy.todnames({%s})))\n", d.list("'", ", ", "'"), quoted)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -258,5 +259,42 @@ func TestCloseEndsEverything(t *testing.T) {
 	s.Close()
 	if err := s.Serve(context.Background(), parseAddresses("127.0.0.1")); err == nil {
 		t.Error("a closed server serves")
+	}
+}
+
+// TestConcurrentUse lets everything that may happen at once happen at once, for the race detector.
+func TestConcurrentUse(t *testing.T) {
+	s := startServer(t, Options{OnAnswered: func([]Answered) {}, RateLimit: RateLimit{PerSecond: 1, Burst: 50}}, "127.0.0.1")
+	var running sync.WaitGroup
+	message := asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA, edns: true}.pack(t)
+	for _, act := range []func(int){
+		func(int) { s.answer(nil, Request{Message: message, Client: testClient, Service: testService}) },
+		func(int) {
+			s.answer(nil, Request{Message: message, Client: testClient, Service: testService, TCP: true})
+		},
+		func(i int) {
+			v := testView()
+			pool := &v.Zones[0].Pools[0]
+			pool.Nodes = pool.Nodes[:1+i%4]
+			pool.Nodes[0].Sampled = uint64(i)
+			if i%3 == 0 {
+				pool.Rotation = cluster.RotationIndependent
+			}
+			s.SetView(v)
+		},
+		func(i int) { s.Merge([]Answered{{Pool: testPool("v4", false, 1).ID, LNN: 1 + i%5, Count: 3}}) },
+		func(int) { s.Explain("cluster.example.com", dnsmessage.TypeA) },
+		func(int) { s.answerer.Release(testService) },
+		func(i int) { s.Serve(t.Context(), parseAddresses("127.0.0.1", "127.0.0.2")[:1+i%2]) },
+	} {
+		running.Go(func() {
+			for i := range 200 {
+				act(i)
+			}
+		})
+	}
+	running.Wait()
+	if m := askServer(t, s, "127.0.0.1"); m.RCode != dnsmessage.RCodeSuccess && !m.Truncated {
+		t.Errorf("after all that: %+v", m)
 	}
 }

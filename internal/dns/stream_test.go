@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,12 +117,14 @@ func TestStreamEnds(t *testing.T) {
 				s.open = c.taken
 				began := time.Now()
 				conn, ended := connect(s)
-				go c.client(conn)
+				var client sync.WaitGroup
+				client.Go(func() { c.client(conn) })
 				<-ended
 				if got := time.Since(began); got != c.after {
 					t.Errorf("ends after %v, want %v", got, c.after)
 				}
 				conn.Close()
+				client.Wait()
 			})
 		})
 	}
