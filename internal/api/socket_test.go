@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func runAs(t *testing.T, program, socket string, cred *syscall.Credential) string {
@@ -147,4 +150,30 @@ func TestConnectionsAreBounded(t *testing.T) {
 	defer second.Close()
 	dial()
 	<-full
+}
+
+// TestBusySocketIsLeftAlone: an agent too busy to accept is an agent. Its queue is full, which is not "refused".
+func TestBusySocketIsLeftAlone(t *testing.T) {
+	path := socketPath(t)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for { // fill the queue
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			break
+		}
+		defer conn.Close()
+	}
+	if _, err := listenSocket(path, -1); err == nil || !strings.Contains(err.Error(), "cannot tell") {
+		t.Errorf("a busy agent's socket: %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the busy agent's socket is gone: %v", err)
+	}
 }
