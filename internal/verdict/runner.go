@@ -219,8 +219,8 @@ func (r *Runner) work(ctx context.Context, e *entry) {
 		began := time.Now()
 		evidence, err := r.try(ctx, e)
 		took := time.Since(began)
-		if ctx.Err() != nil || probe.IsStopped(err) {
-			return
+		if ctx.Err() != nil {
+			return // called off, which says nothing about the target
 		}
 		r.record(e, evidence, err, took)
 		next.Reset(max(0, r.interval(e.target.Check.Interval)-took))

@@ -343,6 +343,22 @@ func TestLateResultOfAReplacedTarget(t *testing.T) {
 	})
 }
 
+// TestTryThatIsCalledOffIsNoResult ends a Runner in the middle of the first try.
+func TestTryThatIsCalledOffIsNoResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServices()
+		s.set("nfs", false, 400*time.Millisecond)
+		r := NewRunner(Options{Probe: s.probe})
+		r.Set([]Target{target("nfs")})
+		ctx, cancel := context.WithTimeout(t.Context(), startSpread+100*time.Millisecond)
+		defer cancel()
+		r.Run(ctx)
+		if v := r.Status()["nfs"]; len(s.triesOf("nfs")) != 1 || !v.Pending() {
+			t.Errorf("after %d tries that were called off: %+v, want no result", len(s.triesOf("nfs")), v)
+		}
+	})
+}
+
 // TestRunnerOnTheLoopback uses the real probe, the real clock and a real listener.
 func TestRunnerOnTheLoopback(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

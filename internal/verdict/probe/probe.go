@@ -91,9 +91,6 @@ var (
 	errStopped  = errors.New("stopped before an answer came")
 )
 
-// IsStopped reports whether a try failed only because it was called off, which says nothing about the service.
-func IsStopped(err error) bool { return errors.Is(err, errStopped) }
-
 // converse opens a connection that ends with ctx, hands it to talk, and closes it.
 func converse(ctx context.Context, dial Dialer, network string, at netip.AddrPort, talk func(net.Conn) error) error {
 	conn, err := dial(ctx, network, at.String())

@@ -404,7 +404,7 @@ func TestCalledOff(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			if _, err := p.Try(ctx); !IsStopped(err) {
+			if _, err := p.Try(ctx); !errors.Is(err, errStopped) {
 				t.Errorf("%s: %v does not say that it was stopped", kind, err)
 			}
 		})

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"strconv"
@@ -155,7 +156,7 @@ func TestExecCalledOff(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Try(ctx); !IsStopped(err) {
+	if _, err := p.Try(ctx); !errors.Is(err, errStopped) {
 		t.Errorf("%v does not say that it was stopped", err)
 	}
 	if pid := p.(*program).running.cmd.Process.Pid; unix.Kill(-pid, 0) == nil {
