@@ -40,6 +40,9 @@ SIGTERM hands over what the node holds and stops.`,
 			}
 			options.Logger = logger
 			debug.SetMemoryLimit(memoryLimit)
+			if err := raisePriority(); err != nil {
+				logger.Info("running at ordinary priority: an overloaded node may be taken for dead; CAP_SYS_NICE allows a higher one", "error", err)
+			}
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return Run(ctx, options)

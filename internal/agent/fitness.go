@@ -129,10 +129,13 @@ func (l *loop) checkAddress(w *steering.World, id cluster.PoolID) netip.Addr {
 }
 
 // ready reports whether this node's first full view is complete: configuration, interfaces, a first round of checks, and a
-// load to speak of.
+// load to speak of. It is so for good: what is configured or joins later does not make a working node unready.
 func (l *loop) ready() bool {
-	_, linksKnown := l.links.get()
-	return l.replica.synced && l.replica.config != nil && linksKnown && l.checks.Ready() && l.answers.loadsComplete()
+	if !l.wasReady {
+		_, linksKnown := l.links.get()
+		l.wasReady = l.replica.synced && l.replica.config != nil && linksKnown && l.checks.Ready() && l.answers.loadsComplete()
+	}
+	return l.wasReady
 }
 
 // ownReport is what this node says of itself.

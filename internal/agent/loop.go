@@ -35,6 +35,7 @@ type loop struct {
 	wanted     []steering.Holding
 	routesOf   *cluster.Config
 	needs      map[string]time.Time // when the need for a change of a key arose
+	wasReady   bool
 	readySince time.Time
 	wakeAt     time.Time
 	moveFrom   map[netip.Addr]moveEnds
@@ -474,7 +475,7 @@ func (l *loop) observeNodes(w *steering.World, now time.Time) {
 			said = state
 		}
 		if old, known := l.reported[lnn]; !known || old != said {
-			if known || state != "up" {
+			if known || state == "down" || state == "draining" {
 				l.event("node."+state, l.nodeName(lnn), fmt.Sprintf("%s is %s: %s", l.nodeName(lnn), state, why), map[string]string{"incarnation": strconv.FormatUint(uint64(node.Incarnation), 10)})
 			}
 			l.reported[lnn] = said
