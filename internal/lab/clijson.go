@@ -1,16 +1,20 @@
 package lab
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 )
 
 // This file holds everything that the lab reads from the output of the holdfast command.
 
-// nodeReport is what the lab needs of `holdfast status --output json`.
+// nodeReport is what the lab needs of `holdfast status`.
 type nodeReport struct {
-	Serving bool   `json:"serving"`
-	Reason  string `json:"reason"`
+	Serving          bool   `json:"serving"`
+	Reason           string `json:"not_serving_because"`
+	FailureDetection struct {
+		Text string `json:"text"`
+	} `json:"failure_detection"`
 }
 
 func parseNodeReport(data []byte) (nodeReport, error) {
@@ -19,4 +23,42 @@ func parseNodeReport(data []byte) (nodeReport, error) {
 		return r, fmt.Errorf("reading `holdfast status --output json`: %w", err)
 	}
 	return r, nil
+}
+
+// heldAddress is one line of `holdfast network interfaces list`.
+type heldAddress struct {
+	Address string `json:"address"`
+	Kind    string `json:"kind"` // dynamic, static or service
+	Node    string `json:"node"` // empty: nobody
+	Next    string `json:"next_node"`
+	State   string `json:"state"` // unassigned, held, moving or orphaned
+}
+
+func parseHeld(data []byte) ([]heldAddress, error) {
+	var list struct {
+		Addresses []heldAddress `json:"addresses"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("reading `holdfast network interfaces list --output json`: %w", err)
+	}
+	return list.Addresses, nil
+}
+
+// held asks one node who holds what.
+func held(ctx context.Context, dir Directory, node string) ([]heldAddress, error) {
+	out, err := dir.Output(ctx, node, "holdfast", "network", "interfaces", "list", "--output", "json")
+	if err != nil {
+		return nil, err
+	}
+	return parseHeld(out)
+}
+
+// detection asks one node how deaths are noticed, in one sentence.
+func detection(ctx context.Context, dir Directory, node string) (string, error) {
+	out, err := dir.Output(ctx, node, "holdfast", "status", "--output", "json")
+	if err != nil {
+		return "", err
+	}
+	report, err := parseNodeReport(out)
+	return report.FailureDetection.Text, err
 }

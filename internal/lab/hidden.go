@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // hiddenCommands are what the lab runs of itself in its namespaces.
 func hiddenCommands(at locate) []*cobra.Command {
-	commands := []*cobra.Command{hostCommand(at), nodeCommand(), resolveCommand(), serveCommand(), connectCommand()}
+	commands := []*cobra.Command{hostCommand(at), nodeCommand(), resolveCommand(), serveCommand(), connectCommand(), probeCommand()}
 	for _, command := range commands {
 		command.Hidden = true
 	}
@@ -43,18 +44,30 @@ func nodeCommand() *cobra.Command {
 }
 
 func resolveCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "resolve NAME", Short: "Print an address of a name, as a program on this member sees it", Args: cobra.ExactArgs(1),
+	count := 1
+	command := &cobra.Command{
+		Use: "resolve NAME", Short: "Print the addresses that a name is answered with, as a program on this member sees it", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, arguments []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
-			defer cancel()
-			resolver := net.Resolver{PreferGo: true}
-			addresses, err := resolver.LookupNetIP(ctx, "ip", arguments[0]+".")
-			if err != nil {
-				return err
+			for range count {
+				if err := resolveOnce(c.Context(), arguments[0], c.OutOrStdout()); err != nil {
+					return err
+				}
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), addresses[0])
-			return err
+			return nil
 		},
 	}
+	command.Flags().IntVar(&count, "count", count, "how often to ask")
+	return command
+}
+
+func resolveOnce(ctx context.Context, name string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	resolver := net.Resolver{PreferGo: true}
+	addresses, err := resolver.LookupNetIP(ctx, "ip", name+".")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, addresses[0].Unmap())
+	return err
 }

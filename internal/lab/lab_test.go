@@ -317,10 +317,10 @@ func TestLabRouterForwards(t *testing.T) {
 
 func TestLabLeash(t *testing.T) {
 	lab := startLab(t, smallLab(1, 0), launchOptions{leash: true})
-	for _, leash := range held {
+	for _, leash := range leashes {
 		leash.Close()
 	}
-	held = nil
+	leashes = nil
 	if err := lab.dir.waitDead(20 * time.Second); err != nil {
 		t.Error(err)
 	}

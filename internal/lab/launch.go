@@ -119,7 +119,7 @@ func startHost(dir Directory, lock *os.File, options launchOptions) error {
 			return err
 		}
 		defer leash.Close()
-		held = append(held, hold)
+		leashes = append(leashes, hold)
 		command.ExtraFiles = append(command.ExtraFiles, leash)
 	}
 	command.SysProcAttr = hostAttributes(userNS)
@@ -139,8 +139,8 @@ func startHost(dir Directory, lock *os.File, options launchOptions) error {
 	return nil
 }
 
-// held keeps the leashes of this process's labs open until it ends.
-var held []*os.File
+// leashes keeps the leashes of this process's labs open until it ends.
+var leashes []*os.File
 
 func firstOf(texts ...string) string {
 	for _, text := range texts {

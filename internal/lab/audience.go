@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"context"
+	"strconv"
+)
+
+// startClients opens connections from a member to the cluster's zone and waits until all stand.
+func (s *stage) startClients(ctx context.Context, member string, count int) (*program, clientReport, error) {
+	p, err := s.start(ctx, member, "holdfast", "lab", "connect", s.plan.Resolver.Delegations[0].Zone, "--count", strconv.Itoa(count))
+	if err != nil {
+		return nil, clientReport{}, err
+	}
+	s.programs = append(s.programs, p)
+	var first clientReport
+	err = p.read(&first)
+	return p, first, err
+}
+
+// startProbe begins to measure for how long addresses do not answer.
+func (s *stage) startProbe(ctx context.Context, member string, addresses []string) (*program, error) {
+	p, err := s.start(ctx, member, append([]string{"holdfast", "lab", "probe"}, addresses...)...)
+	if err != nil {
+		return nil, err
+	}
+	s.programs = append(s.programs, p)
+	var ready probeReport
+	if err := p.read(&ready); err != nil {
+		return nil, err
+	}
+	err = s.answering(ctx, p)
+	if err == nil {
+		err = p.ask("reset", &ready)
+	}
+	return p, err
+}
+
+// answering waits until every probed address has answered just now.
+func (s *stage) answering(ctx context.Context, probe *program) error {
+	return s.wait(ctx, "every address answers", func() (bool, error) {
+		var report probeReport
+		err := probe.ask("report", &report)
+		for _, silence := range report.LastMS {
+			if silence > 100 {
+				return false, err
+			}
+		}
+		return err == nil, err
+	})
+}
+
+// gap waits until every address answers and returns the longest silence of any since the last time it was asked.
+func (s *stage) gap(ctx context.Context, probe *program) (float64, error) {
+	if err := s.answering(ctx, probe); err != nil {
+		return 0, err
+	}
+	var report, ignored probeReport
+	if err := probe.ask("report", &report); err != nil {
+		return 0, err
+	}
+	longest := 0.0
+	for _, silence := range report.LongestMS {
+		longest = max(longest, silence)
+	}
+	return longest, probe.ask("reset", &ignored)
+}
+
+// reconnected waits until all connections stand again, and one more round of requests went well.
+func (s *stage) reconnected(ctx context.Context, clients *program, count int) (clientReport, error) {
+	var report clientReport
+	settled := 0
+	err := s.wait(ctx, "all clients are connected", func() (bool, error) {
+		before := report.Requests
+		err := clients.ask("report", &report)
+		if err != nil || report.Connections < count {
+			settled = 0
+			return false, err
+		}
+		settled += report.Requests - before
+		return settled > 2*count, nil // every client has asked since
+	})
+	return report, err
+}
