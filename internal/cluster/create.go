@@ -126,7 +126,7 @@ func DeleteNode(c *Config, name string) (*Config, error) {
 		return nil, missing("node", name, namesOf(c.Nodes, func(n Node) string { return n.Name }))
 	}
 	out := c.Clone()
-	out.Nodes = slices.DeleteFunc(out.Nodes, func(o Node) bool { return o.LNN == n.LNN })
+	out.Nodes = emptied(slices.DeleteFunc(out.Nodes, func(o Node) bool { return o.LNN == n.LNN }))
 	for _, id := range out.Pools() {
 		p, _, _, _ := out.Pool(id)
 		p.forget(n.LNN)

@@ -60,9 +60,8 @@ func readDocument(data []byte) (*node, Faults) {
 	if len(data) > MaxFileBytes {
 		return nil, Faults{{Message: fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), MaxFileBytes)}}
 	}
-	text := strings.TrimPrefix(string(data), "\ufeff")
-	tokens := lexer.Tokenize(text)
-	if f, deep := tooDeep(tokens); deep {
+	tokens := lexer.Tokenize(plainLines(data))
+	if f, beyond := tooLarge(tokens); beyond {
 		return nil, Faults{f}
 	}
 	file, fault := parseTokens(tokens)
@@ -88,6 +87,12 @@ func readDocument(data []byte) (*node, Faults) {
 	return root, c.faults
 }
 
+// plainLines is the text without a byte order mark and with every line break as one newline (YAML 1.2 section 5.4), so that
+// lines are counted in one way.
+func plainLines(data []byte) string {
+	return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
+}
+
 // parseTokens runs the library's parser. A panic in it on a broken file is reported as the file's fault.
 func parseTokens(tokens token.Tokens) (file *ast.File, fault *Fault) {
 	defer func() {
@@ -99,9 +104,9 @@ func parseTokens(tokens token.Tokens) (file *ast.File, fault *Fault) {
 	if err == nil {
 		return file, nil
 	}
-	fault = &Fault{Message: "this is not valid YAML: " + firstLine(err.Error())}
+	fault = &Fault{Message: "this is not valid YAML"}
 	var syntax *yaml.SyntaxError
-	if errors.As(err, &syntax) {
+	if errors.As(err, &syntax) { // its Error method costs seconds on a large file; its fields do not
 		fault.Message = "this is not valid YAML: " + printable(firstLine(syntax.Message))
 		if strings.Contains(syntax.Message, "'\t'") {
 			fault.Message = "a tab stands where YAML takes only spaces"
@@ -118,27 +123,70 @@ func firstLine(s string) string {
 	return line
 }
 
-// tooDeep finds nesting beyond maxDepth before the parser recurses into it. Nesting by indentation alone is bounded by
-// the square root of the file's size; brackets and markers in one line are not.
-func tooDeep(tokens token.Tokens) (Fault, bool) {
-	open, inLine, line := 0, 0, 0
-	for _, t := range tokens {
-		if t.Position != nil && t.Position.Line != line {
-			line, inLine = t.Position.Line, 0
+// tokenScan finds what the parser would not survive or take minutes over, before it runs: it recurses into nesting, and
+// its time grows with the square of the keys of one mapping.
+type tokenScan struct {
+	flow   []int       // keys in each open bracket
+	block  map[int]int // keys of the block mappings, by their column
+	line   int
+	inLine int // markers in this line that nest: - ? ! &
+}
+
+// tooLarge reports the first token that goes beyond a bound. Nesting by indentation alone is bounded by the square root of
+// the file's size, so that only brackets and markers in one line are counted.
+func tooLarge(tokens token.Tokens) (Fault, bool) {
+	s := tokenScan{block: map[int]int{}}
+	for i, t := range tokens {
+		if t.Position == nil {
+			continue
 		}
-		switch t.Type {
-		case token.MappingStartType, token.SequenceStartType:
-			open++
-		case token.MappingEndType, token.SequenceEndType:
-			open = max(0, open-1)
-		case token.SequenceEntryType, token.MappingKeyType, token.TagType, token.AnchorType:
-			inLine++
+		keys := s.step(t, i > 0 && t.Type == token.MappingValueType, tokens, i)
+		fault := Fault{Line: t.Position.Line, Column: t.Position.Column}
+		switch {
+		case len(s.flow) > maxDepth || s.inLine > maxDepth:
+			fault.Message = fmt.Sprintf("nested more than %d deep", maxDepth)
+		case keys > maxKeys:
+			fault.Message = fmt.Sprintf("more than %d settings in one place", maxKeys)
+		default:
+			continue
 		}
-		if open > maxDepth || inLine > maxDepth {
-			return Fault{Line: line, Column: t.Position.Column, Message: fmt.Sprintf("nested more than %d deep", maxDepth)}, true
-		}
+		return fault, true
 	}
 	return Fault{}, false
+}
+
+// step counts one token and returns how many keys its mapping has by now.
+func (s *tokenScan) step(t *token.Token, isKey bool, tokens token.Tokens, i int) int {
+	if t.Position.Line != s.line {
+		s.line, s.inLine = t.Position.Line, 0
+	}
+	switch t.Type {
+	case token.MappingStartType, token.SequenceStartType:
+		s.flow = append(s.flow, 0)
+	case token.MappingEndType, token.SequenceEndType:
+		s.flow = s.flow[:max(0, len(s.flow)-1)]
+	case token.SequenceEntryType, token.MappingKeyType, token.TagType, token.AnchorType:
+		s.inLine++
+		isKey = t.Type == token.MappingKeyType
+	}
+	if !isKey {
+		return 0
+	}
+	if n := len(s.flow); n > 0 {
+		s.flow[n-1]++
+		return s.flow[n-1]
+	}
+	column := t.Position.Column
+	if t.Type == token.MappingValueType && tokens[i-1].Position != nil {
+		column = tokens[i-1].Position.Column
+	}
+	for c := range s.block {
+		if c > column {
+			delete(s.block, c)
+		}
+	}
+	s.block[column]++
+	return s.block[column]
 }
 
 // converter turns the library's tree into ours and collects what this package does not take.

@@ -180,7 +180,7 @@ func editSuspended(c *Config, id PoolID, edit func([]int) []int) (*Config, error
 func applyEdits[T any](tb *table[T], t *T, edits []Edit, path string, creating bool) Faults {
 	var faults Faults
 	report := func(setting, format string, args ...any) {
-		faults = append(faults, Fault{Path: dotted(path, setting), Message: fmt.Sprintf(format, args...)})
+		faults = append(faults, Fault{Path: printable(dotted(path, setting)), Message: printable(fmt.Sprintf(format, args...))})
 	}
 	for _, e := range edits {
 		s := tb.find(e.Setting)
@@ -218,7 +218,7 @@ func missing(noun, name string, names []string) error {
 	if hint == "" && len(names) <= 8 {
 		hint = "; there are " + listed(names, "and")
 	}
-	return Faults{{Path: name, Message: fmt.Sprintf("there is no such %s%s", noun, hint)}}
+	return Faults{{Path: printable(name), Message: fmt.Sprintf("there is no such %s%s", noun, hint)}}
 }
 
 func namesOf[T any](list []T, name func(T) string) []string {

@@ -76,8 +76,12 @@ func (fs Faults) asError() error {
 	return nil
 }
 
-// capped keeps the first maxFaults faults and says how many more there are.
+// capped keeps the first maxFaults faults and says how many more there are. Names from the file that stand in a fault are
+// made harmless for terminals here, once.
 func (fs Faults) capped() Faults {
+	for i := range fs {
+		fs[i].Path, fs[i].Message = printable(cut(fs[i].Path)), printable(cut(fs[i].Message))
+	}
 	if len(fs) <= maxFaults {
 		return fs
 	}
@@ -115,8 +119,8 @@ func (p place) object(parent place, i int, name string, bare bool) place {
 }
 
 func dotted(parent, name string) string {
-	if parent == "" {
-		return name
+	if parent == "" || name == "" {
+		return parent + name
 	}
 	return parent + "." + name
 }
@@ -141,6 +145,15 @@ func excerpt(lines []string, line, column int) string {
 	margin := strings.Repeat(" ", utf8.RuneCountInString(number))
 	caret := strings.Repeat(" ", max(0, column-1-start))
 	return fmt.Sprintf("%s | %s\n%s | %s^", number, printable(string(runes)), margin, caret)
+}
+
+// cut bounds what a single fault can take on a screen: names in a wrong file may be of any length.
+func cut(s string) string {
+	const most = 1000
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 // printable replaces what would move the cursor of a terminal.

@@ -37,6 +37,7 @@ const (
 	maxLNN           = 65535
 	maxWeight        = 1000
 
-	maxDepth  = 32 // nesting of a YAML file
+	maxDepth  = 32                    // nesting of a YAML file
+	maxKeys   = MaxPoolAddresses + 64 // keys of one YAML mapping; pins has the most
 	maxFaults = 100
 )

@@ -31,7 +31,7 @@ func ParseWithWarnings(name string, data []byte) (*Config, Faults) {
 		v.config(&c)
 		r.faults = append(r.faults, v.faults...)
 	}
-	lines := strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n")
+	lines := strings.Split(plainLines(data), "\n")
 	out := r.located(name, lines)
 	if len(out.Errors()) > 0 {
 		return nil, out
@@ -133,6 +133,7 @@ func (r *reader) located(name string, lines []string) Faults {
 			s := r.find(f.at)
 			f.Line, f.Column = max(1, s.line), max(1, s.column)
 		}
+		f.Line = min(f.Line, len(lines))
 		if s, ok := r.positions[f.other]; ok && f.other != "" {
 			f.Message += fmt.Sprintf(" (line %d)", s.line)
 		}
