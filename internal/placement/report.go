@@ -121,7 +121,7 @@ func (t *table) seatNotes() []string {
 		text = append(text, "held "...)
 		text = strconv.AppendInt(text, int64(s.before), 10)
 		switch {
-		case !measured(t.req.FailoverPolicy) || s.known:
+		case measureOf(t.req.FailoverPolicy) == byNumber || s.known:
 		case !t.byLoad:
 			text = append(text, "; no load to go by"...)
 		case s.Load.Known:

@@ -18,15 +18,15 @@ type Choice struct {
 }
 
 // Bounds of a Rotation. MaxTurns is the number of nodes that it keeps account of; answers of other holders for nodes
-// beyond it are not counted, see Rotation.Ignored. A node is at most maxLead ahead of the others, so that a wrong count
-// from a peer does not silence it for good, and a node that is more than maxLag behind has missed its turns for good:
-// holders that answer at the same moment account for less.
+// beyond it are not counted, see Rotation.Ignored. A node that is more than maxLag behind the foremost one, or all others
+// where one is that far ahead, has its difference forgiven: nobody is herded or starved for long because of what other
+// holders did or a peer claimed. Positions are moved down at rebaseAt, so that they never overflow.
 const (
 	MaxTurns = 1024
 
-	maxLead  = turn << 16
-	maxLag   = turn << 3
-	rebaseAt = position(1) << 62
+	maxLag    = turn << 3
+	shortRuns = 8 // see Rotation.lookForCrowd
+	rebaseAt  = position(1) << 60
 )
 
 // position counts answers in weighted fair order: an answer of a node with weight w advances it by turn/w.
@@ -41,10 +41,20 @@ const turn position = 1 << 24
 // The order is that of fair queueing: the eligible node whose next turn lies earliest is next, and each answer moves its
 // next turn on by 1/weight. With equal weights any n answers in a row name n nodes. A node that joins or returns starts
 // at the position where the others are: it gets its share from now on, but nothing for the time it was away.
+//
+// Answers of other holders count like one's own, so that holders that hear of each other after each answer are together
+// as even as one. Where they hear of each other only after whole rounds, all would make up for the same differences and
+// together overshoot them; each then keeps its own answers even (crowded), and the sum differs by at most their number.
 type Rotation struct {
 	turns   []turnOf // the first ones in the order of the last choices; others, which were only heard of, follow
 	aligned int      // how many of turns belong to the last choices
 	now     position // the latest start of an answer that was given or merged
+	count   uint64   // answers and merges so far
+	run     int      // own answers since the last Merge
+	runs    uint64   // how many runs ended with a Merge
+	longRun bool     // the last run that ended was a whole round or longer
+	shorts  int      // runs in a row that ended before a whole round
+	crowded bool     // others answer at the same time: own answers are kept even by themselves
 	started bool     // a Pick was made
 	ignored uint64
 }
@@ -54,10 +64,13 @@ type turnOf struct {
 	lnn     int
 	weight  int
 	inverse float64  // 1/weight
-	step    position // turn/weight; 0: the weight is not known yet
+	step    position // turn/weight, an even number; 0: the weight is not known yet
 	start   position // where its next answer starts
+	recent  uint64   // Rotation.count at its last answer: of equal ones the one that waited longest is next
+	own     position // like start, of own answers alone
+	heard   uint32   // answers merged since the run with the number heardAt
+	heardAt uint64   // see heard
 	pending uint32   // merged answers that wait for the weight to be known
-	last    uint32   // of these, those of the last Merge
 	answers uint32   // own and merged, since its last load sample
 	taking  bool     // it was eligible at the last Pick
 }
@@ -81,7 +94,7 @@ func (r *Rotation) Ignored() uint64 { return r.ignored }
 func (r *Rotation) Pick(policy cluster.Policy, choices []Choice) int {
 	best, usual := r.quickChoice(policy, choices)
 	if !usual {
-		r.prepare(choices)
+		r.prepare(policy, choices)
 		best = r.choose(policy, choices)
 	}
 	if best < 0 {
@@ -89,12 +102,15 @@ func (r *Rotation) Pick(policy cluster.Policy, choices []Choice) int {
 	}
 	t := &r.turns[best]
 	t.answers = addSaturating(t.answers, 1)
+	t.own += t.step
+	r.run++
 	r.advance(t, 1)
 	return best
 }
 
-// prepare brings the account in line with the choices.
-func (r *Rotation) prepare(choices []Choice) {
+// prepare brings the account in line with the choices. Under a measured policy nodes may fall behind: load decides.
+func (r *Rotation) prepare(policy cluster.Policy, choices []Choice) {
+	m := measureOf(policy)
 	if !r.inLine(choices) {
 		r.align(choices)
 	}
@@ -106,7 +122,7 @@ func (r *Rotation) prepare(choices []Choice) {
 		}
 		if !choices[i].Eligible {
 			t.taking = false
-		} else if !t.taking || t.start+maxLag < r.now {
+		} else if !t.taking || m == byNumber && t.start+maxLag < r.now {
 			t.taking = false
 			joining = true
 		}
@@ -161,15 +177,12 @@ func (r *Rotation) align(choices []Choice) {
 // setWeight makes a node's weight known and counts the merged answers that waited for it.
 func (r *Rotation) setWeight(t *turnOf, weight int) {
 	t.weight = weight
-	t.step = turn / position(clampWeight(weight))
+	t.step = turn / position(clampWeight(weight)) &^ 1
 	t.inverse = 1 / float64(clampWeight(weight))
-	if t.pending == 0 {
-		return
+	if t.pending > 0 {
+		r.advance(t, t.pending)
+		t.pending = 0
 	}
-	last := t.last
-	r.advance(t, t.pending-last)
-	r.advance(t, last)
-	t.pending, t.last = 0, 0
 }
 
 // join lets the nodes that are eligible but did not take part start where the others are. The first Pick knows the others
@@ -193,6 +206,14 @@ func (r *Rotation) join(choices []Choice) {
 			t.taking = true
 		}
 	}
+	r.forgetOwn()
+}
+
+// forgetOwn starts the account of own answers anew.
+func (r *Rotation) forgetOwn() {
+	for i := range r.turns {
+		r.turns[i].own = 0
+	}
 }
 
 // advance moves a node on by a number of answers.
@@ -200,8 +221,10 @@ func (r *Rotation) advance(t *turnOf, answers uint32) {
 	if answers == 0 {
 		return
 	}
-	r.now = max(r.now, t.start)
-	t.start = min(t.start+position(answers)*t.step, r.now+maxLead)
+	r.count++
+	t.recent = r.count
+	t.start += position(answers) * t.step
+	r.now = max(r.now, t.start-t.step)
 	if r.now >= rebaseAt {
 		r.rebase()
 	}
@@ -214,10 +237,11 @@ func (r *Rotation) rebase() {
 		r.turns[i].start -= min(r.turns[i].start, by)
 	}
 	r.now -= by
+	r.forgetOwn()
 }
 
 // Merge counts answers that another holder gave for the same pool. Holders that merge each other's answers are together
-// as even as one.
+// as even as one. All that one message tells is best merged without a Pick in between.
 func (r *Rotation) Merge(lnn int, answers uint32) {
 	if answers == 0 {
 		return
@@ -234,13 +258,51 @@ func (r *Rotation) Merge(lnn int, answers uint32) {
 	t := &r.turns[i]
 	t.answers = addSaturating(t.answers, answers)
 	if t.step == 0 {
-		t.pending, t.last = addSaturating(t.pending, answers), answers
+		t.pending = addSaturating(t.pending, answers)
 		return
 	}
+	r.lookForCrowd(t, answers)
 	if !t.taking {
 		t.start = max(t.start, r.now)
 	}
 	r.advance(t, answers)
+}
+
+// lookForCrowd finds out whether other holders answer at the same time. They do when after a whole round of own answers it
+// becomes known that they gave whole rounds too; they no longer do when time after time something is heard within less
+// than a round.
+func (r *Rotation) lookForCrowd(t *turnOf, answers uint32) {
+	if r.run > 0 {
+		r.longRun = r.run >= r.aligned
+		r.run = 0
+		r.runs++
+		r.shorts++
+		if r.longRun {
+			r.shorts = 0
+		}
+		r.crowded = r.crowded && r.shorts < shortRuns
+	}
+	if t.heardAt != r.runs {
+		t.heard, t.heardAt = 0, r.runs
+	}
+	t.heard = addSaturating(t.heard, answers)
+	if r.longRun && !r.crowded && position(t.heard)*t.step >= 2*turn {
+		r.crowded = true
+		r.settleOwn()
+	}
+}
+
+// settleOwn starts the account of own answers anew if it was not even: there is no making up for what was right then.
+func (r *Rotation) settleOwn() {
+	least, most := position(math.MaxUint64), position(0)
+	for i := range r.turns[:r.aligned] {
+		if t := &r.turns[i]; t.taking {
+			least, most = min(least, t.own), max(most, t.own)
+		}
+	}
+	if most > least+turn {
+		r.forgetOwn()
+	}
 }
 
 // Sampled says that a fresh load sample of a node arrived: the answers that it shows are no longer counted by themselves.

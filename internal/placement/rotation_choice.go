@@ -10,19 +10,23 @@ import (
 
 // choose finds the eligible choice that is next, without counting it. The account is in line with choices.
 func (r *Rotation) choose(policy cluster.Policy, choices []Choice) int {
-	if measured(policy) {
-		if s := r.survey(policy, choices); s.known > 0 {
-			return r.chooseByLoad(policy, choices, s)
+	if m := measureOf(policy); m != byNumber {
+		if s := r.survey(m, choices); s.known > 0 {
+			return r.chooseByLoad(m, choices, s)
 		}
 	}
 	best := -1
 	for i := range choices {
-		if choices[i].Eligible && (best < 0 || r.before(i, best)) {
+		if choices[i].Eligible && (best < 0 || r.before(i, best, r.crowded)) {
 			best = i
 		}
 	}
 	return best
 }
+
+// middle is the position that counts: the middle of the next answer. It spreads the answers of heavy nodes among those of
+// light ones.
+func (t *turnOf) middle() position { return t.start + t.step/2 }
 
 // quickChoice does the work of prepare and choose in one pass for the usual case: the same nodes as at the last Pick, all
 // taking part as then, and under a measured policy all with a load that counts. It changes nothing. False: not usual.
@@ -30,9 +34,8 @@ func (r *Rotation) quickChoice(policy cluster.Policy, choices []Choice) (best in
 	if len(choices) != r.aligned {
 		return -1, false
 	}
-	byLoad := measured(policy)
-	behind := r.now - min(r.now, maxLag)
-	best, least, first := -1, 0.0, position(0)
+	m := measureOf(policy)
+	best, least, next := -1, 0.0, position(0)
 	turns := r.turns[:len(choices)]
 	for i := range turns {
 		c, t := &choices[i], &turns[i]
@@ -42,26 +45,40 @@ func (r *Rotation) quickChoice(policy cluster.Policy, choices []Choice) (best in
 		if !c.Eligible {
 			continue
 		}
-		if t.start < behind || byLoad && !c.Load.usable(policy) {
+		score, at := 0.0, t.middle()
+		switch {
+		case m != byNumber:
+			if !c.Load.counts(m) {
+				return -1, false
+			}
+			score = t.loadScore(m, &c.Load)
+		case t.start+maxLag < r.now:
 			return -1, false
+		case r.crowded:
+			score = float64(t.own + t.step/2)
 		}
-		score, at := 0.0, t.start+t.step/2
-		if byLoad {
-			score = t.loadScore(policy, &c.Load)
-		}
-		if best < 0 || score < least || score == least && (at < first || at == first && t.lnn < turns[best].lnn) {
-			best, least, first = i, score, at
+		if best < 0 || score < least || score == least && (at < next || at == next && t.waitedLonger(&turns[best])) {
+			best, least, next = i, score, at
 		}
 	}
 	return best, true
 }
 
-// before reports whether the turn of choice i lies before the one of choice j. What counts is the middle of the next
-// answer, which spreads the answers of heavy nodes among those of light ones.
-func (r *Rotation) before(i, j int) bool {
+// before reports whether the turn of choice i lies before the one of choice j; with byOwn, in one's own answers first.
+func (r *Rotation) before(i, j int, byOwn bool) bool {
 	a, b := &r.turns[i], &r.turns[j]
-	atA, atB := a.start+a.step/2, b.start+b.step/2
-	return atA < atB || atA == atB && a.lnn < b.lnn
+	if byOwn {
+		if ownA, ownB := a.own+a.step/2, b.own+b.step/2; ownA != ownB {
+			return ownA < ownB
+		}
+	}
+	atA, atB := a.middle(), b.middle()
+	return atA < atB || atA == atB && a.waitedLonger(b)
+}
+
+// waitedLonger breaks ties: whose last answer is older comes first, of two without any the lower LNN.
+func (t *turnOf) waitedLonger(than *turnOf) bool {
+	return t.recent < than.recent || t.recent == than.recent && t.lnn < than.lnn
 }
 
 // survey is what a measured policy needs to know of all choices together.
@@ -71,16 +88,16 @@ type survey struct {
 	meanAnswers float64 // of what their answers since then count for
 }
 
-func (r *Rotation) survey(policy cluster.Policy, choices []Choice) survey {
+func (r *Rotation) survey(m measure, choices []Choice) survey {
 	var s survey
 	for i := range choices {
 		c := &choices[i]
-		if !c.Eligible || !c.Load.usable(policy) {
+		if !c.Eligible || !c.Load.counts(m) {
 			continue
 		}
 		s.known++
-		s.meanUse += r.turns[i].use(policy, &c.Load)
-		s.meanAnswers += r.turns[i].answersCount(policy)
+		s.meanUse += r.turns[i].use(m, &c.Load)
+		s.meanAnswers += r.turns[i].answersCount(m)
 	}
 	if s.known > 0 {
 		s.meanUse /= float64(s.known)
@@ -90,30 +107,30 @@ func (r *Rotation) survey(policy cluster.Policy, choices []Choice) survey {
 }
 
 // use is how much of the node's capacity was in use at its sample: connections for each unit of weight, or a share.
-func (t *turnOf) use(policy cluster.Policy, load *Load) float64 { return load.use(policy, t.inverse) }
+func (t *turnOf) use(m measure, load *Load) float64 { return load.use(m, t.inverse) }
 
 // answersCount is what the answers since the node's last sample count for, in the same measure.
-func (t *turnOf) answersCount(policy cluster.Policy) float64 {
+func (t *turnOf) answersCount(m measure) float64 {
 	count := float64(t.answers) * t.inverse
-	if policy != cluster.ConnCount {
+	if m != byConnections {
 		count *= answerShare
 	}
 	return count
 }
 
 // loadScore is the load of a node whose sample counts.
-func (t *turnOf) loadScore(policy cluster.Policy, load *Load) float64 {
-	return t.use(policy, load) + t.answersCount(policy)
+func (t *turnOf) loadScore(m measure, load *Load) float64 {
+	return t.use(m, load) + t.answersCount(m)
 }
 
-func (r *Rotation) chooseByLoad(policy cluster.Policy, choices []Choice, s survey) int {
+func (r *Rotation) chooseByLoad(m measure, choices []Choice, s survey) int {
 	best, least := -1, 0.0
 	for i := range choices {
 		if !choices[i].Eligible {
 			continue
 		}
-		score := r.score(policy, &choices[i], i, s)
-		if best < 0 || score < least || score == least && r.before(i, best) {
+		score := r.score(m, &choices[i], i, s)
+		if best < 0 || score < least || score == least && r.before(i, best, false) {
 			best, least = i, score
 		}
 	}
@@ -122,22 +139,23 @@ func (r *Rotation) chooseByLoad(policy cluster.Policy, choices []Choice, s surve
 
 // score is the load of a choice. One without a load that counts stands at the mean of the others' samples; its own
 // answers are counted as far as the others have got answers too, as no sample will ever set them back.
-func (r *Rotation) score(policy cluster.Policy, c *Choice, i int, s survey) float64 {
+func (r *Rotation) score(m measure, c *Choice, i int, s survey) float64 {
 	t := &r.turns[i]
-	if c.Load.usable(policy) {
-		return t.loadScore(policy, &c.Load)
+	if c.Load.counts(m) {
+		return t.loadScore(m, &c.Load)
 	}
-	return s.meanUse + min(t.answersCount(policy), s.meanAnswers)
+	return s.meanUse + min(t.answersCount(m), s.meanAnswers)
 }
 
 // Explain is the Decision that the next Pick with these arguments will make, without making it.
 func (r *Rotation) Explain(policy cluster.Policy, choices []Choice, now time.Time) Decision {
 	preview := r.Clone()
-	preview.prepare(choices)
+	preview.prepare(policy, choices)
 	best := preview.choose(policy, choices)
 	var s survey
-	if measured(policy) {
-		s = preview.survey(policy, choices)
+	m := measureOf(policy)
+	if m != byNumber {
+		s = preview.survey(m, choices)
 	}
 	d := Decision{At: now}
 	for i := range choices {
@@ -148,9 +166,9 @@ func (r *Rotation) Explain(policy cluster.Policy, choices []Choice, now time.Tim
 		}
 		considered := Considered{Name: c.Name, Weight: clampWeight(c.Weight)}
 		if s.known > 0 {
-			considered.Score = preview.score(policy, c, i, s)
-			considered.Note = preview.loadNote(policy, c, i)
-			if c.Load.usable(policy) {
+			considered.Score = preview.score(m, c, i, s)
+			considered.Note = preview.loadNote(m, c, i)
+			if c.Load.counts(m) {
 				d.DataAge = max(d.DataAge, c.Load.Age)
 			}
 		} else {
@@ -168,7 +186,7 @@ func (r *Rotation) Explain(policy cluster.Policy, choices []Choice, now time.Tim
 // turnsAway is how far choice i is behind the chosen one in the fair order, in turns of a node of weight 1.
 func (r *Rotation) turnsAway(i, best int) (float64, string) {
 	a, b := &r.turns[i], &r.turns[best]
-	away := (float64(a.start+a.step/2) - float64(b.start+b.step/2)) / float64(turn)
+	away := (float64(a.middle()) - float64(b.middle())) / float64(turn)
 	if i == best {
 		return 0, "its turn is next"
 	}
@@ -176,19 +194,19 @@ func (r *Rotation) turnsAway(i, best int) (float64, string) {
 }
 
 // loadNote says what the score of choice i is made of.
-func (r *Rotation) loadNote(policy cluster.Policy, c *Choice, i int) string {
+func (r *Rotation) loadNote(m measure, c *Choice, i int) string {
 	since := strconv.FormatUint(uint64(r.turns[i].answers), 10) + " answers since the last sample"
-	if !c.Load.usable(policy) {
+	if !c.Load.counts(m) {
 		if c.Load.Known {
 			return "its load is stale and counts as the mean of the others; " + since
 		}
 		return "its load is not known and counts as the mean of the others; " + since
 	}
 	age := ", sampled " + c.Load.Age.Round(time.Millisecond).String() + " ago; " + since
-	switch policy {
-	case cluster.ConnCount:
+	switch m {
+	case byConnections:
 		return strconv.Itoa(max(c.Load.Connections, 0)) + " connections" + age
-	case cluster.Throughput:
+	case byThroughput:
 		return percent(c.Load.Throughput) + " of its link in use" + age
 	}
 	return percent(c.Load.CPU) + " of its processor busy" + age
@@ -207,7 +225,7 @@ func pickReason(policy cluster.Policy, choices []Choice, best int, s survey) str
 		return "no node is eligible"
 	case s.known > 0:
 		return string(policy) + ": " + choices[best].Name + " has the least load"
-	case measured(policy):
+	case measureOf(policy) != byNumber:
 		return string(policy) + ": no load is known and fresh, so the nodes take turns; it is " + choices[best].Name + "'s"
 	}
 	return string(policy) + ": it is " + choices[best].Name + "'s turn"

@@ -267,19 +267,19 @@ func (t *table) give(s *slot, owner int, why cause) {
 // weighLoads fills in the loads that a measured failover policy counts. A fit seat whose load is not known or stale
 // counts at the mean of the others.
 func (t *table) weighLoads() {
-	policy := t.req.FailoverPolicy
-	if !measured(policy) {
+	m := measureOf(t.req.FailoverPolicy)
+	if m == byNumber {
 		return
 	}
 	sum, known, carried := 0.0, 0, 0.0
 	for _, i := range t.fit {
 		s := &t.seats[i]
-		if !s.Load.usable(policy) {
+		if !s.Load.counts(m) {
 			continue
 		}
-		s.known, s.use = true, s.Load.use(policy, 1/s.weight)
+		s.known, s.use = true, s.Load.use(m, 1/s.weight)
 		sum += s.use
-		carried += s.use * s.weight
+		carried += float64(s.use * s.weight) // rounded here on every processor, so that all nodes agree
 		known++
 	}
 	if known == 0 || sum == 0 {
