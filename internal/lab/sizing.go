@@ -64,7 +64,7 @@ func playSizing(ctx context.Context, out *transcript, c sizingCase, keep bool) (
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	nodes := s.plan.Names(KindNode)
-	holders, err := s.settled(ctx, nodes)
+	holders, err := s.even(ctx, nodes)
 	if err != nil {
 		return c, err
 	}
