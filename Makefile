@@ -1,0 +1,84 @@
+# Every target installs what it needs and is quick when that is there. `make help` lists them.
+#
+# What can be set: GO (the go command), VERSION, RACE=0 (tests without the race detector), TESTFLAGS (more flags for
+# go test), FUZZTIME (for each fuzzer), BENCHTIME, VULNDB (a copy of the vulnerability database for govulncheck).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# An ordinary user's PATH lacks the directories of daemons (named, unbound), and a fresh machine's that of Go.
+export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+GO ?= go
+export GO
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+DATE    := $(shell git show -s --format=%cI HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+
+FUZZTIME  ?= 30s
+BENCHTIME ?= 1s
+RACE      ?= 1
+
+## demo: build, and watch a cluster of four nodes keep its clients while nodes come and go
+.PHONY: demo
+demo: build
+	@scripts/packages tour
+	@bin/holdfast lab run tour
+
+## test: all tests, also against real peers, with the race detector; the tests that were skipped are listed at the end
+.PHONY: test
+test:
+	@scripts/packages test
+	@RACE=$(RACE) scripts/test $(TESTFLAGS)
+
+## race: the same as test, and fails if the race detector cannot run here
+.PHONY: race
+race:
+	@scripts/packages test
+	@RACE=required scripts/test $(TESTFLAGS)
+
+## lab: build, and bring up the default lab: three nodes, a client and a resolver (bin/holdfast lab --help)
+.PHONY: lab
+lab: build
+	@scripts/packages lab
+	@bin/holdfast lab up
+	@bin/holdfast lab status
+
+## bench: measure placement and the store, and write the results to docs/benchmarks.md
+.PHONY: bench
+bench:
+	@BENCHTIME=$(BENCHTIME) scripts/bench
+
+## lint: format, vet, linters, known vulnerabilities, generated code, module files, scripts, and the binary's size
+.PHONY: lint
+lint: build
+	@scripts/packages lint
+	@scripts/lint
+
+## fuzz: run each fuzzer for FUZZTIME (30s)
+.PHONY: fuzz
+fuzz:
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+## build: the binary, without cgo and stripped, as bin/holdfast
+.PHONY: build
+build:
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
+
+## generate: write the generated code anew
+.PHONY: generate
+generate:
+	@$(GO) generate ./...
+
+## clean: remove what was built; labs that run are left alone (bin/holdfast lab down)
+.PHONY: clean
+clean:
+	@rm -rf bin build
+
+## help: this list
+.PHONY: help
+help:
+	@echo 'make TARGET'; sed -n 's/^## \([a-z]*\): \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
