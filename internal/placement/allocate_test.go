@@ -183,7 +183,7 @@ func TestPinnedAddressGoesElsewhereWhileItsPinIsUnfitAndReturns(t *testing.T) {
 	}{
 		{"obeyed at once", func() {}, member(3), "pinned to 3:ext-1"},
 		{"pin down", func() { setFit(&req, 3, false, "carrier lost") }, cluster.Member{},
-			"pinned to 3:ext-1 is not fit (carrier lost): the address returns when it is fit"},
+			"pinned to 3:ext-1, which is not fit (carrier lost): the address returns when it is"},
 		{"pin in hold-down", func() {
 			setFit(&req, 3, true, "flapping")
 			req.Candidates[2].HoldDown = true

@@ -214,7 +214,10 @@ func (tell *teller) pinReason(s *slot) string {
 		return "; pinned to " + tell.names[pin] + ", which is in hold-down (" + tell.t.whyUnfit(pin) +
 			"): the address returns when that is over"
 	}
-	return "; pinned to " + tell.unfit(s.pin) + ": the address returns when it is fit"
+	if pin == nobody {
+		return "; pinned to " + s.pin.String() + ", which is no member of the pool"
+	}
+	return "; pinned to " + tell.names[pin] + ", which is not fit (" + tell.t.whyUnfit(pin) + "): the address returns when it is"
 }
 
 // nextReason says who is next and why.
@@ -235,7 +238,8 @@ func (tell *teller) nextReason(s *slot) string {
 	case s.next == s.recNext:
 		return "next stays " + name
 	}
-	return "next is " + name + ", which keeps the spread even if the owner's node goes down"
+	return "next is " + name + ", so that the death of node " + strconv.Itoa(t.seats[s.owner].Member.LNN) +
+		" leaves the spread even"
 }
 
 // name writes a member that may not be a candidate.
