@@ -365,7 +365,7 @@ func TestRunnerOnTheLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	open := target("open")
 	open.Check.Port = listener.Addr().(*net.TCPAddr).AddrPort().Port()
 	r := NewRunner(Options{})

@@ -38,7 +38,7 @@ func Read() ([]Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket to ask for link speeds: %w", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var read []Interface
 	for _, link := range links {
 		attrs := link.Attrs()

@@ -121,7 +121,7 @@ func send(t *testing.T, name string, frames, size int) {
 	must(t, err)
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	frame := make([]byte, size)
 	copy(frame, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
 	for range frames {

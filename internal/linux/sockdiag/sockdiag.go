@@ -74,7 +74,7 @@ func dump(family uint8, visit func(Connection)) error {
 		}
 		return fmt.Errorf("opening a sock_diag socket: %w", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	limit := unix.NsecToTimeval(Timeout.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return fmt.Errorf("bounding the wait for sock_diag: %w", err)

@@ -85,7 +85,7 @@ func socket(t testing.TB, family int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(fd) })
+	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }
 
@@ -198,7 +198,7 @@ func manyConnections(t testing.TB, n int) {
 			t.Fatal(err)
 		}
 		// The accepted end stays established without its descriptor's being kept: closing it would send a FIN.
-		t.Cleanup(func() { unix.Close(fd) })
+		t.Cleanup(func() { _ = unix.Close(fd) })
 	}
 }
 

@@ -97,7 +97,7 @@ func converse(ctx context.Context, dial Dialer, network string, at netip.AddrPor
 	if err != nil {
 		return plain(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if deadline, bounded := ctx.Deadline(); bounded {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return fmt.Errorf("setting a deadline: %w", err)

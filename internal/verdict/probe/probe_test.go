@@ -68,10 +68,10 @@ func listener(t *testing.T, serve func(net.Conn)) netip.AddrPort {
 				return
 			}
 			serve(conn)
-			conn.Close()
+			_ = conn.Close()
 		}
 	}()
-	t.Cleanup(func() { l.Close(); <-done })
+	t.Cleanup(func() { _ = l.Close(); <-done })
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
@@ -82,7 +82,7 @@ func closedPort(t *testing.T) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
@@ -136,7 +136,7 @@ func TestHTTP(t *testing.T) {
 		{"early hints come before the answer", cluster.Check{Kind: cluster.CheckHTTP, Path: "/early"}, at(plain), true, "status 200"},
 		{"hangs up", cluster.Check{Kind: cluster.CheckHTTP, Path: "/hang-up"}, at(plain), false, "EOF"},
 		{"nobody listens", cluster.Check{Kind: cluster.CheckHTTP}, closedPort(t), false, "GET http://HOST:PORT/: connection refused"},
-		{"not HTTP", cluster.Check{Kind: cluster.CheckHTTP}, listener(t, func(c net.Conn) { io.WriteString(c, "220 ready\r\n") }), false, "malformed HTTP"},
+		{"not HTTP", cluster.Check{Kind: cluster.CheckHTTP}, listener(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 ready\r\n") }), false, "malformed HTTP"},
 	} {
 		t.Run(tc.name, func(t *testing.T) { expect(t, tc.check, tc.at, tc.good, tc.said) })
 	}
@@ -149,7 +149,7 @@ func TestHTTP(t *testing.T) {
 // TestHTTPHeaderIsBounded meets a server that never stops sending headers.
 func TestHTTPHeaderIsBounded(t *testing.T) {
 	endless := listener(t, func(c net.Conn) {
-		io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n")
 		for {
 			if _, err := io.WriteString(c, "X-More: "+strings.Repeat("x", 1000)+"\r\n"); err != nil {
 				return
@@ -180,11 +180,11 @@ func responder(t *testing.T, answer func(query dnsmessage.Message, nth int) [][]
 				t.Errorf("the query is malformed: %v", err)
 			}
 			for _, reply := range answer(query, nth) {
-				conn.WriteToUDPAddrPort(reply, from)
+				_, _ = conn.WriteToUDPAddrPort(reply, from)
 			}
 		}
 	}()
-	t.Cleanup(func() { conn.Close(); <-done })
+	t.Cleanup(func() { _ = conn.Close(); <-done })
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
@@ -247,7 +247,7 @@ func TestDNS(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := free.LocalAddr().(*net.UDPAddr).AddrPort()
-		free.Close()
+		_ = free.Close()
 		expect(t, check, at, false, "connection refused")
 	})
 }
