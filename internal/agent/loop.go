@@ -180,7 +180,7 @@ func (l *loop) world(now time.Time) *steering.World {
 		w.Nodes[lnn] = l.presentNode(lnn, entry)
 	}
 	for lnn, gone := range l.replica.gone {
-		w.Nodes[lnn] = steering.Node{LNN: lnn, Name: gone.name, Incarnation: gone.incarnation, AbsentSince: gone.since, Over: l.tower.Down(lnn)}
+		w.Nodes[lnn] = steering.Node{LNN: lnn, Name: gone.name, Incarnation: gone.incarnation, AbsentSince: gone.since, Over: l.tower.Down(lnn), Left: gone.left}
 	}
 	l.unseenOwners(w)
 	l.addLoads(w, now)
@@ -513,6 +513,8 @@ func nodeState(w *steering.World, node steering.Node) (state, why string) {
 	switch {
 	case node.Incarnation == 0 && !node.Present:
 		return "unknown", "it has never been heard"
+	case !node.Present && node.Left:
+		return "down", fmt.Sprintf("its agent was stopped in an orderly way and handed over what it held; incarnation %d is over", node.Incarnation)
 	case !node.Present && node.Over >= node.Incarnation:
 		return "down", fmt.Sprintf("its lease ended and a majority of the other nodes has given up incarnation %d", node.Incarnation)
 	case !node.Present:

@@ -40,6 +40,7 @@ type goneMember struct {
 	incarnation tenure.Incarnation
 	name        string
 	since       time.Time
+	left        bool // it said that it was shutting down
 }
 
 type poolEntry struct {
@@ -191,7 +192,7 @@ func (r *replica) delete(key string, now time.Time) {
 	case strings.HasPrefix(key, keyMember):
 		if lnn, err := parseLNN(key, keyMember); err == nil {
 			if old, known := r.members[lnn]; known {
-				r.gone[lnn] = goneMember{old.record.Incarnation, old.record.Name, now}
+				r.gone[lnn] = goneMember{old.record.Incarnation, old.record.Name, now, old.record.Leaving}
 			}
 			delete(r.members, lnn)
 		}

@@ -263,3 +263,12 @@ func reasonFor(result placement.Result, address netip.Addr) string {
 	}
 	return ""
 }
+
+// Request is the question to placement for one pool as things stand: for plans and explanations.
+func Request(w *World, id cluster.PoolID, now time.Time) placement.Request {
+	pool, _, _, exists := w.Config.Pool(id)
+	if !exists {
+		return placement.Request{Pool: id, Now: now}
+	}
+	return poolRequest(w, id, pool, now)
+}

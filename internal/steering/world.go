@@ -29,6 +29,7 @@ type Node struct {
 	Ready       bool               // its first full round of checks is done and it knows the configuration
 	Draining    bool               // an operator asked it to give everything away
 	Leaving     bool               // its agent is shutting down
+	Left        bool               // its agent was stopped in an orderly way
 	Faults      map[string]string  // interface to what is wrong with it; a missing interface is fit
 	PoolFaults  map[cluster.PoolID]string
 	Loads       map[cluster.Member]placement.Load
@@ -82,6 +83,8 @@ func (w *World) Unfit(m cluster.Member) string {
 	switch {
 	case !known:
 		return "it has never been heard"
+	case !node.Present && node.Left:
+		return "its agent was stopped"
 	case !node.Present && node.Over >= node.Incarnation:
 		return "it is down"
 	case !node.Present:
