@@ -21,6 +21,9 @@ const retryPause = 10 * time.Millisecond
 // malformed, a TCP message beyond ends its connection.
 const maxQuery = 4096
 
+// receiveBuffer holds the queries of a burst, some thousands, until they are answered.
+const receiveBuffer = 1 << 20
+
 // listener is the pair of sockets of one service address.
 type listener struct {
 	address netip.Addr
@@ -48,6 +51,7 @@ func (s *Server) listen(ctx context.Context, at netip.AddrPort) (*listener, erro
 		packets.Close()
 		return nil, fmt.Errorf("opening TCP %v for DNS: %w%s", at, err, listenAdvice(err))
 	}
+	packets.(*net.UDPConn).SetReadBuffer(receiveBuffer) // as far as the system allows
 	l := &listener{address: at.Addr(), udp: packets.(*net.UDPConn), tcp: tcp, closing: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	s.running.Go(func() { s.serveUDP(l) })
 	s.running.Go(func() { s.serveTCP(l) })

@@ -345,7 +345,7 @@ func TestExplainForetells(t *testing.T) {
 // TestFaultyView: names that cannot be answered are left out and named, the rest is answered.
 func TestFaultyView(t *testing.T) {
 	v := testView()
-	v.Zones = append(v.Zones, Zone{Name: "bad name.example"}, Zone{Name: "CLUSTER.example.com"},
+	v.Zones = append(v.Zones, Zone{Name: "bad name.example"}, Zone{Name: "CLUSTER.example.com", Pools: []Pool{testPool("late", false, 1)}},
 		Zone{Name: "two.example.com", Pools: []Pool{testPool("a", false, 1), testPool("b", false, 1)}}, Zone{Name: "ssip2.example.com"})
 	v.Services = append(v.Services, Service{Name: "ssip2.example.com"}, Service{Name: "no..pe"})
 	a := NewAnswerer(AnswererOptions{})
@@ -355,5 +355,28 @@ func TestFaultyView(t *testing.T) {
 	}
 	if m := askFor(t, a, "cluster.example.com.", dnsmessage.TypeA); len(m.Answers) != 1 {
 		t.Errorf("the good zone answers %+v", m)
+	}
+}
+
+// TestTwoZonesOfOneName: the alias of an IPv4 pool is the zone of an IPv6 pool. Both are answered, with one SOA.
+func TestTwoZonesOfOneName(t *testing.T) {
+	v := testView()
+	v.Zones = append(v.Zones, Zone{Name: "old.example.com", Aliases: []string{"both.example.com"}, Service: "ssip.example.com", Pools: []Pool{testPool("four", false, 2)}},
+		Zone{Name: "Both.example.com", Wildcard: true, Service: "ns.deep.plain.example.org", Pools: []Pool{testPool("six", true, 2)}})
+	a := newTestAnswerer(t, v, AnswererOptions{})
+	for _, c := range []struct {
+		name    string
+		qtype   dnsmessage.Type
+		answers int
+	}{
+		{"both.example.com.", dnsmessage.TypeA, 1}, {"both.example.com.", dnsmessage.TypeAAAA, 1}, {"x.both.example.com.", dnsmessage.TypeAAAA, 1},
+		{"old.example.com.", dnsmessage.TypeA, 1}, {"old.example.com.", dnsmessage.TypeAAAA, 0},
+	} {
+		if m := askFor(t, a, c.name, c.qtype); len(m.Answers) != c.answers || m.RCode != dnsmessage.RCodeSuccess {
+			t.Errorf("%s %v: %+v", c.name, c.qtype, m)
+		}
+	}
+	if got := text(askFor(t, a, "both.example.com.", dnsmessage.TypeNS).Answers); got != "both.example.com. 900 NS ssip.example.com." {
+		t.Errorf("NS is %s", got)
 	}
 }

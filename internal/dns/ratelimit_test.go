@@ -47,6 +47,7 @@ func TestRateLimit(t *testing.T) {
 		{"IPv4 inside IPv6 is IPv4", from("::ffff:192.0.2.7", 0), tally{0, 50, 50}},
 		{"a second later", from("192.0.2.1", time.Second), tally{10, 45, 45}},
 		{"a clock set back earns nothing", from("192.0.2.1", 0), tally{0, 50, 50}},
+		{"and costs nothing", from("192.0.2.1", time.Second), tally{10, 45, 45}},
 		{"IPv6", from("2001:db8:0:1ff::1", 0), tally{20, 40, 40}},
 		{"a neighbour in the /56", from("2001:db8:0:100::2", 0), tally{0, 50, 50}},
 		{"the next /56", from("2001:db8:0:200::1", 0), tally{20, 40, 40}},

@@ -89,7 +89,9 @@ func TestReport15EDNSAndSize(t *testing.T) {
 	v := testView()
 	many := testPool("many", false, 100)
 	many.MaxAnswers = maxPicked
-	v.Zones = append(v.Zones, Zone{Name: "many.example.com", Service: "ssip.example.com", Pools: []Pool{many}})
+	huge := testPool("huge", true, 100)
+	huge.MaxAnswers = maxPicked
+	v.Zones = append(v.Zones, Zone{Name: "many.example.com", Service: "ssip.example.com", Pools: []Pool{many, huge}})
 	a := newTestAnswerer(t, v, AnswererOptions{})
 	unknown := []dnsmessage.Option{{Code: 3, Data: nil}, {Code: 65001, Data: []byte("mirror me")}}
 	cookie := []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}
@@ -106,6 +108,8 @@ func TestReport15EDNSAndSize(t *testing.T) {
 		{why: "bufsize 0 counts as 512 (RFC 6891 6.2.3)", q: asked{name: "many.example.com.", edns: true, udpSize: 1}, limit: 512, truncated: true},
 		{why: "bufsize 1232", q: asked{name: "many.example.com.", edns: true}, limit: 1232},
 		{why: "bufsize 65535 does not go beyond ours", q: asked{name: "many.example.com.", edns: true, udpSize: 65535}, limit: 1232},
+		{why: "beyond 1232", q: asked{name: "many.example.com.", qtype: dnsmessage.TypeAAAA, edns: true, udpSize: 65535}, limit: 1232, truncated: true},
+		{why: "bufsize 1, small answer", q: asked{name: "cluster.example.com.", edns: true, udpSize: 1}, limit: 512},
 		{why: "small answer without EDNS", q: asked{name: "cluster.example.com."}, limit: 512},
 		{why: "unknown options", q: asked{name: "cluster.example.com.", edns: true, options: unknown}, limit: 1232},
 		{why: "cookie", q: asked{name: "cluster.example.com.", edns: true, options: cookie}, limit: 1232, options: []uint16{optionCookie}},
@@ -113,7 +117,9 @@ func TestReport15EDNSAndSize(t *testing.T) {
 		{why: "DO", q: asked{name: "cluster.example.com.", edns: true, do: true}, limit: 1232},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			c.q.qtype = dnsmessage.TypeA
+			if c.q.qtype == 0 {
+				c.q.qtype = dnsmessage.TypeA
+			}
 			wire, _ := a.Answer(nil, udp(c.q.pack(t)))
 			if len(wire) > c.limit {
 				t.Errorf("%d octets, the limit is %d", len(wire), c.limit)
@@ -238,6 +244,7 @@ func TestMalformedQueries(t *testing.T) {
 	longName := append(bytes.Repeat([]byte("\x3f"+strings.Repeat("x", 63)), 4), 0, 0, 1, 0, 1)
 	overrun := withOption(65001, 1, 2, 3)
 	overrun[14] = 9 // the option's length, beyond the record's
+	address := append([]byte{0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4}, 10, 0, 0, 1)
 	a := newTestAnswerer(t, testView(), AnswererOptions{})
 	for name, message := range map[string][]byte{
 		"no question (RFC 9619)":             build([4]uint16{0, 0, 0, 0}),
@@ -255,7 +262,7 @@ func TestMalformedQueries(t *testing.T) {
 		"OPT cut":                            build(one, question, opt[:8]),
 		"two OPT records (RFC 6891 6.1.1)":   build([4]uint16{1, 0, 0, 2}, question, opt, opt),
 		"OPT below a name (RFC 6891 6.1.2)":  build(one, question, []byte{1, 'x'}, opt),
-		"option beyond the record":           build([4]uint16{1, 0, 0, 2}, question, overrun, opt),
+		"option beyond the record":           build([4]uint16{1, 0, 0, 2}, question, overrun, address),
 		"cookie of 7 (RFC 7873 5.2.2)":       build(one, question, withOption(optionCookie, 1, 2, 3, 4, 5, 6, 7)),
 		"cookie of 8 and 7":                  build(one, question, withOption(optionCookie, make([]byte, 15)...)),
 		"cookie of 8 and 33":                 build(one, question, withOption(optionCookie, make([]byte, 41)...)),

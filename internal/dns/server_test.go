@@ -2,10 +2,12 @@ package dns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -103,8 +105,8 @@ func TestServeReconciles(t *testing.T) {
 	if err := s.Serve(t.Context(), parseAddresses("127.0.0.12", "127.0.0.13")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection to a released address is still served")
+	if _, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection to a released address is still there: %v", err)
 	}
 	second.Write(framed(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)))
 	readFramed(t, second)
@@ -116,6 +118,26 @@ func TestServeReconciles(t *testing.T) {
 	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.11:%d", s.port)); err == nil {
 		c.Close()
 		t.Error("the released address still takes connections")
+	}
+}
+
+// TestReleasedAddressStartsAgain: with independent rotation, an address that was released and comes back begins at the
+// first option.
+func TestReleasedAddressStartsAgain(t *testing.T) {
+	s := startServer(t, Options{}, "127.0.0.1")
+	v := testView()
+	v.Zones[0].Pools[0].Rotation = cluster.RotationIndependent
+	s.SetView(v)
+	for _, want := range []int{1, 2} {
+		if got := nodeOf(addressesOf(askServer(t, s, "127.0.0.1"))[0]); got != want {
+			t.Errorf("node %d, want %d", got, want)
+		}
+	}
+	if err := errors.Join(s.Serve(t.Context(), nil), s.Serve(t.Context(), parseAddresses("127.0.0.1"))); err != nil {
+		t.Fatal(err)
+	}
+	if got := nodeOf(addressesOf(askServer(t, s, "127.0.0.1"))[0]); got != 1 {
+		t.Errorf("after the release node %d, want 1", got)
 	}
 }
 

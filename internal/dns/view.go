@@ -27,7 +27,8 @@ type Service struct {
 	All       []netip.Addr // every service address of the configuration
 }
 
-// Zone is one delegated name, under which up to one IPv4 and one IPv6 pool give out addresses.
+// Zone is one delegated name, under which up to one IPv4 and one IPv6 pool give out addresses. Two zones of a view may
+// have a name in common when one has only an IPv4 and the other only an IPv6 pool; the first says what NS and SOA are.
 type Zone struct {
 	Name     string   // without the trailing dot
 	Aliases  []string // further names with the same answers; each is a zone of its own to resolvers

@@ -140,16 +140,35 @@ func (b *builder) addZone(z *Zone) {
 			b.fault("zone %q is left out: %w", z.Name, err)
 			continue
 		}
-		if b.out.names[string(wire)] != nil {
-			b.fault("zone %q is given twice; the first counts", name)
-			continue
+		e := b.out.names[string(wire)]
+		if e == nil {
+			e = &entry{zone: b.newZone(wire, z.Service), apex: true}
+			b.enter(wire, e)
+			b.out.apexes = append(b.out.apexes, wire.String())
 		}
-		e := &entry{zone: b.newZone(wire, z.Service), apex: true, v4: v4, v6: v6}
-		if z.Wildcard {
-			e.wildcard = &entry{zone: e.zone, v4: v4, v6: v6}
+		b.addPools(e, v4, v6, z.Wildcard)
+	}
+}
+
+// addPools gives a zone its pools. A name may come from two zones of the view, as long as one brings its IPv4 and the
+// other its IPv6 pool, as an alias of the one pool may be the zone of the other.
+func (b *builder) addPools(e *entry, v4, v6 *pool, wildcard bool) {
+	for _, family := range []struct {
+		have **pool
+		add  *pool
+	}{{&e.v4, v4}, {&e.v6, v6}} {
+		switch {
+		case *family.have == nil:
+			*family.have = family.add
+		case family.add != nil && family.add != *family.have:
+			b.fault("zone %v: pool %v is left out, because pool %v of the same family has the name", e.zone.name, family.add.ID, (*family.have).ID)
 		}
-		b.enter(wire, e)
-		b.out.apexes = append(b.out.apexes, wire.String())
+	}
+	if wildcard && e.wildcard == nil {
+		e.wildcard = &entry{zone: e.zone}
+	}
+	if e.wildcard != nil {
+		e.wildcard.v4, e.wildcard.v6 = e.v4, e.v6
 	}
 }
 
