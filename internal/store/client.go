@@ -38,8 +38,9 @@ type Options struct {
 	Board      *problem.Board        // default: none
 	Registerer prometheus.Registerer // default: none
 
-	// TryTimeout is how long one member gets for its first answer; later rounds over the members wait twice as long each,
-	// at most 2 s. Default 200 ms. Too short costs slow stores useless tries; too long costs failover time.
+	// TryTimeout is how long a member gets at most to answer a first try: ten times what answers usually take, at least 50 ms.
+	// Later tries wait a quarter of the time that the call has taken so far, up to 2 s. Default 200 ms. Too short costs slow
+	// stores useless tries; too long costs failover time.
 	TryTimeout time.Duration
 	// CallTimeout bounds a call whose context has no earlier deadline. Default 10 s.
 	CallTimeout time.Duration
@@ -63,7 +64,8 @@ type client struct {
 	ctx     context.Context // ends at Close
 	stop    context.CancelFunc
 	watches atomic.Int64
-	full    atomic.Bool // a write was refused for space
+	usual   atomic.Int64 // nanoseconds that an answer takes, smoothed
+	full    atomic.Bool  // a write was refused for space
 	running sync.WaitGroup
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/store"
 )
@@ -233,6 +235,56 @@ func TestQuorumIsLostAndComesBack(t *testing.T) {
 	}
 }
 
+// All members freeze at once: calls end with their context, nothing is said to have changed, and afterwards everything goes
+// on where it was.
+func TestWholeStoreStalls(t *testing.T) {
+	c := startCluster(t, 3)
+	s := c.open()
+	watch := s.Watch(t.Context(), "", 0)
+	<-watch
+	for i := range 3 {
+		c.freeze(i)
+	}
+	for name, call := range map[string]func(context.Context) error{
+		"Get":       func(ctx context.Context) error { _, _, err := s.Get(ctx, "a"); return err },
+		"List":      func(ctx context.Context) error { _, _, err := s.List(ctx, ""); return err },
+		"Commit":    func(ctx context.Context) error { _, err := s.Commit(ctx, put("a", "0")); return err },
+		"Grant":     func(ctx context.Context) error { _, _, err := s.Grant(ctx, time.Second); return err },
+		"KeepAlive": func(ctx context.Context) error { _, err := s.KeepAlive(ctx, 1); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	if health := s.Health(t.Context()); health.Writable || health.Leader != "" {
+		t.Errorf("health %+v", health)
+	}
+	select {
+	case batch, open := <-watch:
+		t.Errorf("the watch says %+v, %v", batch, open)
+	default:
+	}
+	for i := range 3 {
+		c.thaw(i)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	revision, err := s.Commit(ctx, put("a", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for batch := range watch {
+		if batch.Resync {
+			t.Error("a resync although nothing was lost")
+		}
+		if batch.Revision == revision {
+			return
+		}
+	}
+}
+
 // The watch stands on the member that freezes, and nothing but its silence tells.
 func TestWatchLeavesAFrozenMember(t *testing.T) {
 	c := startCluster(t, 3)
@@ -263,6 +315,21 @@ func TestWatchLeavesAFrozenMember(t *testing.T) {
 	}
 }
 
+// startEmpty kills all members, takes their data away, and starts them again.
+func (c *cluster) startEmpty() {
+	c.Helper()
+	for i := range c.running {
+		c.kill(i)
+		if err := os.RemoveAll(c.options[i].Dir); err != nil {
+			c.Fatal(err)
+		}
+	}
+	for i := range c.running {
+		c.start(i)
+	}
+	c.awaitQuorum()
+}
+
 func TestStoreComesBackEmpty(t *testing.T) {
 	c := startCluster(t, 3)
 	inner, board := c.open(), new(problem.Board)
@@ -279,18 +346,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 	watch := s.Watch(t.Context(), "", 0)
 	first := <-watch
 
-	for i := range 3 {
-		c.kill(i)
-	}
-	for i := range 3 {
-		if err := os.RemoveAll(c.options[i].Dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 3 {
-		c.start(i)
-	}
-	c.awaitQuorum()
+	c.startEmpty()
 	awaitProblem(t, board, "store.empty", true) // raised by the watch, which nobody told
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -376,4 +432,21 @@ func TestStrangersAreRefused(t *testing.T) {
 	if _, _, err := naked.Get(ctx, "a"); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a client without certificate: %v", err)
 	}
+}
+
+func TestClosedClientLeavesNothingBehind(t *testing.T) {
+	c := startCluster(t, 1)
+	before := goleak.IgnoreCurrent()
+	s := c.open()
+	watch := s.Watch(t.Context(), "", 0)
+	<-watch
+	if _, err := s.Commit(t.Context(), put("a", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for range watch { // until it is closed
+	}
+	goleak.VerifyNone(t, before)
 }

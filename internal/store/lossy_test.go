@@ -347,3 +347,41 @@ func TestRangeEnd(t *testing.T) {
 		}
 	}
 }
+
+// slowKV answers every transaction only after a while.
+type slowKV struct {
+	etcdserverpb.KVClient
+	delay time.Duration
+	tries int
+}
+
+func (s *slowKV) Txn(ctx context.Context, request *etcdserverpb.TxnRequest, options ...grpc.CallOption) (*etcdserverpb.TxnResponse, error) {
+	s.tries++
+	response, err := s.KVClient.Txn(context.WithoutCancel(ctx), request, options...)
+	if !sleep(ctx, s.delay) {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return response, err
+}
+
+// A store that takes longer for every answer than a first try waits is slow, not unavailable; and what its first try wrote
+// is found, not written again.
+func TestSlowStoreIsUsable(t *testing.T) {
+	c := startOne(t)
+	if err := c.ensureLease(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slow := &slowKV{KVClient: c.members[0].kv, delay: 4 * tryTimeoutMin}
+	c.members[0].kv = slow
+	first, err := c.Commit(t.Context(), Txn{If: []Condition{Absent("a")}, Then: []Op{Put{Key: "a"}}})
+	if err != nil {
+		t.Fatalf("after %d tries: %v", slow.tries, err)
+	}
+	if slow.tries < 2 {
+		t.Errorf("%d try: the test tests nothing", slow.tries)
+	}
+	entry, _, err := c.Get(t.Context(), "a")
+	if err != nil || entry.Revision != first {
+		t.Errorf("entry %+v, %v; the commit said revision %d", entry, err, first)
+	}
+}

@@ -14,7 +14,10 @@ import (
 )
 
 const (
+	tryTimeoutMin = 50 * time.Millisecond
 	tryTimeoutMax = 2 * time.Second
+	tryMargin     = 10                    // times the usual answer is what a first try waits
+	tryShare      = 4                     // a later try waits this share of the time that the call has taken so far: slow stores get there
 	pauseMin      = 10 * time.Millisecond // after a round over all members in which none waited
 	pauseMax      = 200 * time.Millisecond
 )
@@ -38,15 +41,17 @@ func (c *client) try(ctx context.Context, what string, call func(context.Context
 	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout)
 	defer cancel()
 	start := time.Now()
-	timeout, pause := c.options.TryTimeout, pauseMin
+	first, pause := c.firstTry(), pauseMin
 	var last error
 	for tries := 1; ; tries++ {
 		if c.ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, ErrClosed)
 		}
-		m := c.preferred()
+		m, began := c.preferred(), time.Now()
+		timeout := min(max(first, began.Sub(start)/tryShare), tryTimeoutMax)
 		err := c.once(ctx, m, timeout, call)
 		if result, _ := judge(err); result == done {
+			c.learn(time.Since(began))
 			c.metrics.answered(what, time.Since(start), tries)
 			return c.refusal(what, err)
 		}
@@ -58,7 +63,7 @@ func (c *client) try(ctx context.Context, what string, call func(context.Context
 			if !sleep(ctx, pause) {
 				break
 			}
-			timeout, pause = min(2*timeout, tryTimeoutMax), min(2*pause, pauseMax)
+			pause = min(2*pause, pauseMax)
 		}
 		if ctx.Err() != nil {
 			break
@@ -69,6 +74,18 @@ func (c *client) try(ctx context.Context, what string, call func(context.Context
 		return fmt.Errorf("%s: %w", what, ErrClosed)
 	}
 	return fmt.Errorf("%s: %w (%w; last tried %w)", what, ErrUnavailable, ctx.Err(), last)
+}
+
+// firstTry is how long the first try of a call waits. A store that usually answers in a millisecond and has not after fifty
+// has most likely lost its leader: the request went to the dead one, and only a new request finds the next.
+func (c *client) firstTry() time.Duration {
+	return min(max(tryMargin*time.Duration(c.usual.Load()), tryTimeoutMin), c.options.TryTimeout)
+}
+
+// learn keeps the usual time of an answer: an eighth of each new one. Two learning at once may lose one, which does no harm.
+func (c *client) learn(took time.Duration) {
+	usual := c.usual.Load()
+	c.usual.Store(usual + (took.Nanoseconds()-usual)/8)
 }
 
 func (c *client) once(ctx context.Context, m *member, timeout time.Duration, call func(context.Context, *member) error) error {
