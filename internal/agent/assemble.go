@@ -246,6 +246,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("keeping addresses", a.applier.reconciler.Run)
 	run("taking addresses", void(a.applier.Run))
 	run("checks", void(a.checks.Run))
+	run("news of the checks", void(a.passOnChecks))
 	run("interfaces", void(a.watchLinks))
 	run("load", void(a.measure))
 	holding, release := context.WithCancel(running)
@@ -268,6 +269,18 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	a.applier.reconciler.Silence("the agent stops")
 	a.peers.Close()
 	return err
+}
+
+// passOnChecks tells the loop when a verdict changed.
+func (a *Agent) passOnChecks(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.checks.Changed():
+			a.loop.note()
+		}
+	}
 }
 
 // leave hands over what this node holds, for a bounded time: others take it while this node still works.

@@ -33,7 +33,8 @@ type loop struct {
 	notes      chan struct{} // something outside the store changed
 	generation uint64
 	wanted     []steering.Holding
-	routesOf   *cluster.Config
+	routesOf   *cluster.Config      // whose routes the last wish has
+	checksOf   *cluster.Config      // whose checks run
 	needs      map[string]time.Time // when the need for a change of a key arose
 	wasReady   bool
 	readySince time.Time
@@ -160,7 +161,10 @@ func (l *loop) evaluate(ctx context.Context) {
 		l.proposeServices(ctx, w, incarnation, last, now)
 	}
 	l.observeNodes(w, now)
-	l.checks.Set(l.checkTargets(w))
+	if l.checksOf != w.Config {
+		l.checksOf = w.Config
+		l.checks.Set(l.checkTargets(w))
+	}
 	l.tenancy.Publish(l.ownReport(now))
 	l.answers.SetView(w, standing, now)
 	l.publish(w, standing, incarnation, last, now)
