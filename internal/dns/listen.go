@@ -51,8 +51,11 @@ func (s *Server) listen(ctx context.Context, at netip.AddrPort) (*listener, erro
 		packets.Close()
 		return nil, fmt.Errorf("opening TCP %v for DNS: %w%s", at, err, listenAdvice(err))
 	}
-	packets.(*net.UDPConn).SetReadBuffer(receiveBuffer) // as far as the system allows
-	l := &listener{address: at.Addr(), udp: packets.(*net.UDPConn), tcp: tcp, closing: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	udp := packets.(*net.UDPConn)
+	if err := udp.SetReadBuffer(receiveBuffer); err != nil { // more than the system allows is no error
+		s.log.Warn("the receive buffer for DNS stays as it is", "address", at, "error", err)
+	}
+	l := &listener{address: at.Addr(), udp: udp, tcp: tcp, closing: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	s.running.Go(func() { s.serveUDP(l) })
 	s.running.Go(func() { s.serveTCP(l) })
 	return l, nil

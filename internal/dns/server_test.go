@@ -24,14 +24,15 @@ import (
 // freePort is a port that is free on all loopback addresses, for UDP and TCP, at this moment.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
+	var config net.ListenConfig
 	for range 20 {
-		c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		c, err := config.ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		port := c.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 		c.Close()
-		if l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		if l, err := config.Listen(t.Context(), "tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
 			return port
 		}
@@ -66,20 +67,31 @@ func parseAddresses(texts ...string) (out []netip.Addr) {
 // dial opens a connection to a service address of s with a deadline that only a fault reaches.
 func dial(t *testing.T, s *Server, network, address string) net.Conn {
 	t.Helper()
-	c, err := net.Dial(network, netip.AddrPortFrom(netip.MustParseAddr(address), s.port).String())
+	var dialer net.Dialer
+	c, err := dialer.DialContext(t.Context(), network, netip.AddrPortFrom(netip.MustParseAddr(address), s.port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	return c
+}
+
+// send writes to a connection.
+func send(t *testing.T, c net.Conn, data []byte) {
+	t.Helper()
+	if _, err := c.Write(data); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // askServer asks over UDP from a connected socket, which takes a response from the asked address only.
 func askServer(t *testing.T, s *Server, address string) dnsmessage.Message {
 	t.Helper()
 	c := dial(t, s, "udp", address)
-	c.Write(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t))
+	send(t, c, asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t))
 	wire := make([]byte, 2000)
 	n, err := c.Read(wire)
 	if err != nil {
@@ -99,7 +111,7 @@ func TestServeReconciles(t *testing.T) {
 	first := dial(t, s, "tcp", "127.0.0.11")
 	second := dial(t, s, "tcp", "127.0.0.12")
 	for _, c := range []net.Conn{first, second} {
-		c.Write(framed(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)))
+		send(t, c, framed(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)))
 		readFramed(t, c)
 	}
 	if err := s.Serve(t.Context(), parseAddresses("127.0.0.12", "127.0.0.13")); err != nil {
@@ -108,14 +120,15 @@ func TestServeReconciles(t *testing.T) {
 	if _, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection to a released address is still there: %v", err)
 	}
-	second.Write(framed(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)))
+	send(t, second, framed(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)))
 	readFramed(t, second)
 	for _, address := range []string{"127.0.0.12", "127.0.0.13"} {
 		if m := askServer(t, s, address); len(m.Answers) != 1 {
 			t.Errorf("%s answers %+v", address, m)
 		}
 	}
-	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.11:%d", s.port)); err == nil {
+	var dialer net.Dialer
+	if c, err := dialer.DialContext(t.Context(), "tcp", fmt.Sprintf("127.0.0.11:%d", s.port)); err == nil {
 		c.Close()
 		t.Error("the released address still takes connections")
 	}
@@ -157,7 +170,8 @@ func TestServeBeforeTheAddressIsHeld(t *testing.T) {
 func TestPortTaken(t *testing.T) {
 	board := &problem.Board{}
 	port := freePort(t)
-	stranger, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.21:%d", port))
+	var config net.ListenConfig
+	stranger, err := config.ListenPacket(t.Context(), "udp4", fmt.Sprintf("127.0.0.21:%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,8 +254,8 @@ func TestPanicCostsOneQuery(t *testing.T) {
 	whole := s.answerer.zones.Load()
 	s.answerer.zones.Store(nil)
 	c := dial(t, s, "tcp", "127.0.0.1")
-	c.Write(framed(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)))
-	if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+	send(t, c, framed(asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the query that panics: %v", err)
 	}
 	s.answerer.zones.Store(whole)
@@ -305,9 +319,17 @@ func TestConcurrentUse(t *testing.T) {
 			s.SetView(v)
 		},
 		func(i int) { s.Merge([]Answered{{Pool: testPool("v4", false, 1).ID, LNN: 1 + i%5, Count: 3}}) },
-		func(int) { s.Explain("cluster.example.com", dnsmessage.TypeA) },
+		func(int) {
+			if _, err := s.Explain("cluster.example.com", dnsmessage.TypeA); err != nil {
+				t.Error(err)
+			}
+		},
 		func(int) { s.answerer.Release(testService) },
-		func(i int) { s.Serve(t.Context(), parseAddresses("127.0.0.1", "127.0.0.2")[:1+i%2]) },
+		func(i int) {
+			if err := s.Serve(t.Context(), parseAddresses("127.0.0.1", "127.0.0.2")[:1+i%2]); err != nil {
+				t.Error(err)
+			}
+		},
 	} {
 		running.Go(func() {
 			for i := range 200 {

@@ -128,23 +128,34 @@ func (s *streams) serve(c net.Conn, client, service netip.Addr) {
 		}
 		out = response
 		binary.BigEndian.PutUint16(out, uint16(len(out)-2))
-		// One write, so that length and message leave in one segment (RFC 7766 section 8).
-		c.SetWriteDeadline(time.Now().Add(s.limits.Message))
-		if _, err := c.Write(out); err != nil {
+		if err := s.send(c, out); err != nil {
 			s.metrics.ended[endOf(err, endedSlowReader)].Inc()
 			return
 		}
 	}
 }
 
+// send writes length and message at once, so that they leave in one segment (RFC 7766 section 8).
+func (s *streams) send(c net.Conn, framed []byte) error {
+	if err := c.SetWriteDeadline(time.Now().Add(s.limits.Message)); err != nil {
+		return err
+	}
+	_, err := c.Write(framed)
+	return err
+}
+
 // receive reads one query. Waiting for its first octet is idleness; once it has come, the rest must follow soon, however
 // it trickles in.
 func (s *streams) receive(c net.Conn, in *bufio.Reader, into []byte) ([]byte, streamEnd) {
-	c.SetReadDeadline(time.Now().Add(s.idle()))
+	if err := c.SetReadDeadline(time.Now().Add(s.idle())); err != nil {
+		return into, endedByClient
+	}
 	if _, err := in.Peek(1); err != nil {
 		return into, endOf(err, endedIdle)
 	}
-	c.SetReadDeadline(time.Now().Add(s.limits.Message))
+	if err := c.SetReadDeadline(time.Now().Add(s.limits.Message)); err != nil {
+		return into, endedByClient
+	}
 	var length [2]byte
 	if _, err := io.ReadFull(in, length[:]); err != nil {
 		return into, endOf(err, endedHalfSent)

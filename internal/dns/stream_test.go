@@ -40,6 +40,13 @@ func framed(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(message))), message...)
 }
 
+// write gives a client that sends some octets, as far as they are taken.
+func write(data []byte) func(net.Conn) {
+	return func(c net.Conn) {
+		_, _ = c.Write(data)
+	}
+}
+
 // readFramed reads one message.
 func readFramed(t *testing.T, c io.Reader) dnsmessage.Message {
 	t.Helper()
@@ -70,7 +77,7 @@ func TestPipelining(t *testing.T) {
 			binary.BigEndian.PutUint16(message, uint16(i))
 			ahead = append(ahead, framed(message)...)
 		}
-		go c.Write(ahead)
+		go write(ahead)(c)
 		for i := range count {
 			if m := readFramed(t, c); m.ID != uint16(i) || len(m.Answers) != 1 || nodeOf(addressesOf(m)[0]) != i%4+1 {
 				t.Fatalf("response %d is %+v", i, m)
@@ -92,7 +99,6 @@ func TestStreamEnds(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 		}
 	}
-	write := func(data []byte) func(net.Conn) { return func(c net.Conn) { c.Write(data) } }
 	for _, c := range []struct {
 		why    string
 		client func(net.Conn)
@@ -109,7 +115,7 @@ func TestStreamEnds(t *testing.T) {
 		{"a response", write(framed([]byte("\x12\x34\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00"))), 0, 0},
 		{"the response is not taken", write(query), 2 * time.Second, 0},
 		{"the client goes", func(c net.Conn) { c.Close() }, 0, 0},
-		{"a query, and then nothing", func(c net.Conn) { c.Write(query); readFramed(t, c) }, 10 * time.Second, 0},
+		{"a query, and then nothing", func(c net.Conn) { write(query)(c); readFramed(t, c) }, 10 * time.Second, 0},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
