@@ -13,8 +13,22 @@ type nodeReport struct {
 	Serving          bool   `json:"serving"`
 	Reason           string `json:"not_serving_because"`
 	FailureDetection struct {
-		Text string `json:"text"`
+		Text string `json:"text"` // how deaths are noticed, in one sentence
 	} `json:"failure_detection"`
+	Nodes []struct {
+		Name  string `json:"name"`
+		State string `json:"state"` // unknown, up, unfit, draining or down
+	} `json:"nodes"`
+}
+
+// up reports whether the node that was asked takes another for up.
+func (r nodeReport) up(name string) bool {
+	for _, node := range r.Nodes {
+		if node.Name == name {
+			return node.State == "up"
+		}
+	}
+	return false
 }
 
 func parseNodeReport(data []byte) (nodeReport, error) {
@@ -53,12 +67,11 @@ func held(ctx context.Context, dir Directory, node string) ([]heldAddress, error
 	return parseHeld(out)
 }
 
-// detection asks one node how deaths are noticed, in one sentence.
-func detection(ctx context.Context, dir Directory, node string) (string, error) {
+// askStatus asks one node for its status.
+func askStatus(ctx context.Context, dir Directory, node string) (nodeReport, error) {
 	out, err := dir.Output(ctx, node, "holdfast", "status", "--output", "json")
 	if err != nil {
-		return "", err
+		return nodeReport{}, err
 	}
-	report, err := parseNodeReport(out)
-	return report.FailureDetection.Text, err
+	return parseNodeReport(out)
 }

@@ -55,6 +55,9 @@ func defaultGroupnets(file File) string {
 	return poolYAML(gateway, fmt.Sprintf("10.10.0.100-10.10.0.%d", last), strings.Join(members, ", "), "")
 }
 
+// labPool is the pool that poolYAML writes.
+const labPool = "groupnet0.subnet0.pool0"
+
 // poolYAML writes the lab's groupnets section around one pool. gateway and extra are complete lines or empty.
 func poolYAML(gateway, addresses, members, extra string) string {
 	return `groupnets:

@@ -36,11 +36,7 @@ func WaitServing(ctx context.Context, dir Directory, plan *Plan, names []string,
 // waitNode waits until a node serves. An error that it meets on the way is told when time is up.
 func waitNode(ctx context.Context, dir Directory, name string) error {
 	for {
-		report := nodeReport{}
-		out, err := dir.Output(ctx, name, "holdfast", "status", "--output", "json")
-		if err == nil {
-			report, err = parseNodeReport(out)
-		}
+		report, err := askStatus(ctx, dir, name)
 		if err == nil && report.Serving {
 			return nil
 		}

@@ -12,7 +12,6 @@ import (
 
 // The tour's cast.
 const (
-	tourPool    = "groupnet0.subnet0.pool0"
 	tourAsked   = "node1" // whom we ask, and leave alone
 	tourKilled  = "node2"
 	tourDrained = "node3"
@@ -176,8 +175,8 @@ func (t *tour) resolve(ctx context.Context, count int) (map[string]int, error) {
 
 func (t *tour) kill(ctx context.Context) error {
 	t.out.title("%s loses its power", tourKilled)
-	if text, err := detection(ctx, t.Directory, tourAsked); err == nil {
-		t.out.say("%s", text)
+	if status, err := askStatus(ctx, t.Directory, tourAsked); err == nil {
+		t.out.say("%s", status.FailureDetection.Text)
 	}
 	if err := t.forget(); err != nil {
 		return err
@@ -209,6 +208,12 @@ func (t *tour) comeBack(ctx context.Context) error {
 	if err := t.startServer(ctx, tourKilled); err != nil {
 		return err
 	}
+	if err := t.wait(ctx, "the others take "+tourKilled+" for up", func() (bool, error) {
+		status, err := askStatus(ctx, t.Directory, tourAsked)
+		return status.up(tourKilled), err
+	}); err != nil {
+		return err
+	}
 	if t.reader != nil {
 		if err := t.startNFS(ctx, tourKilled); err != nil {
 			return err
@@ -220,7 +225,7 @@ func (t *tour) comeBack(ctx context.Context) error {
 
 func (t *tour) rebalance(ctx context.Context) error {
 	t.out.title("The operator evens it out")
-	if err := t.order(ctx, "network", "pools", "rebalance-ips", tourPool); err != nil {
+	if err := t.order(ctx, "network", "pools", "rebalance-ips", labPool); err != nil {
 		return err
 	}
 	if _, err := t.even(ctx, t.plan.Names(KindNode)); err != nil {
@@ -231,7 +236,7 @@ func (t *tour) rebalance(ctx context.Context) error {
 
 func (t *tour) drain(ctx context.Context) error {
 	t.out.title("%s is drained for maintenance", tourDrained)
-	if err := t.order(ctx, "network", "pools", "sc-suspend-nodes", tourPool, tourDrained); err != nil {
+	if err := t.order(ctx, "network", "pools", "sc-suspend-nodes", labPool, tourDrained); err != nil {
 		return err
 	}
 	counts, err := t.resolve(ctx, 60)
@@ -246,5 +251,5 @@ func (t *tour) drain(ctx context.Context) error {
 		return err
 	}
 	t.out.say("Now it can be shut down. Back with it:")
-	return errors.Join(t.order(ctx, "node", "undrain", tourDrained), t.order(ctx, "network", "pools", "sc-resume-nodes", tourPool, tourDrained))
+	return errors.Join(t.order(ctx, "node", "undrain", tourDrained), t.order(ctx, "network", "pools", "sc-resume-nodes", labPool, tourDrained))
 }

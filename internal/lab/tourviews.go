@@ -82,18 +82,31 @@ func (m measurement) String() string {
 	return text
 }
 
-// even waits until the nodes hold equally many addresses, give or take one.
+// even waits until the nodes hold equally many addresses, give or take one. It asks for that now and then: a node that
+// has only just come is given nothing for a moment, and on a busy machine a node may have been taken for dead.
 func (s *stage) even(ctx context.Context, nodes []string) (holders map[string]string, err error) {
+	polls := 0
 	err = s.wait(ctx, "the addresses are spread evenly", func() (bool, error) {
 		holders, err = s.pool(ctx, nodes[0])
-		counts := countHolders(holders)
-		least, most := len(holders), 0
-		for _, node := range nodes {
-			least, most = min(least, counts[node]), max(most, counts[node])
+		if err != nil || evenly(holders, nodes) {
+			return err == nil, err
 		}
-		return counts[""] == 0 && len(holders) > 0 && most-least <= 1, err
+		if polls++; polls%40 == 0 {
+			err = s.holdfast(ctx, nodes[0], "network", "pools", "rebalance-ips", labPool)
+		}
+		return false, err
 	})
 	return holders, err
+}
+
+// evenly reports whether every address is held, and by the nodes equally, give or take one.
+func evenly(holders map[string]string, nodes []string) bool {
+	counts := countHolders(holders)
+	least, most, sum := len(holders), 0, 0
+	for _, node := range nodes {
+		least, most, sum = min(least, counts[node]), max(most, counts[node]), sum+counts[node]
+	}
+	return sum == len(holders) && sum > 0 && most-least <= 1
 }
 
 // showHolders prints who holds which service and pool addresses.
