@@ -140,7 +140,9 @@ func TestConnectionIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	counts := map[int]int{}
 	for range 100 {
 		if err := c.WriteMsg(question("cluster.company.com.", peer.TypeA)); err != nil {

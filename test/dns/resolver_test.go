@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -89,8 +90,10 @@ func (r resolver) start(t *testing.T, printed string, at netip.AddrPort) {
 	exited := make(chan error, 1)
 	go func() { exited <- child.Wait() }()
 	t.Cleanup(func() {
-		child.Process.Kill()
-		<-exited
+		if err := child.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("ending %s: %v", r.program, err)
+		}
+		_ = <-exited // how a killed child ended says nothing
 		log.Close()
 	})
 	client := peer.Client{Timeout: 200 * time.Millisecond}
@@ -162,7 +165,9 @@ func askAsStub(t *testing.T, m *peer.Msg) *peer.Msg {
 		if err = c.WriteMsg(m); err != nil {
 			continue
 		}
-		c.SetReadDeadline(time.Now().Add(time.Second))
+		if err = c.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			break
+		}
 		var r *peer.Msg
 		if r, err = c.ReadMsg(); err == nil && r.Id == m.Id {
 			return r

@@ -67,14 +67,15 @@ func startServer(t *testing.T, port uint16, on []netip.Addr) *dns.Server {
 // freePort is a port that is free on the loopback addresses at this moment, for UDP and TCP.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
+	var config net.ListenConfig
 	for range 20 {
-		c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		c, err := config.ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		port := c.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 		c.Close()
-		if l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		if l, err := config.Listen(t.Context(), "tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
 			return port
 		}
