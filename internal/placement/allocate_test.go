@@ -299,6 +299,38 @@ func TestOrphansDoNotHerdOnTheLeastLoaded(t *testing.T) {
 	}
 }
 
+// The same where there was no next on record to go to.
+func TestOrphansWithoutNextDoNotHerd(t *testing.T) {
+	req := loadedPool(100, 101, 102, 60)
+	req.Addresses = addresses(6)
+	for i := range req.Addresses {
+		req.Current = append(req.Current, Statement{Address: addressAt(i), Owner: member(4)})
+	}
+	after := req
+	setFit(&after, 4, false, "down")
+	if got := heldBy(after, PlanDown(req, 4).Statements); !slices.Equal(got, []int{2, 2, 2}) {
+		t.Errorf("survivors hold %v, want 2 each", got)
+	}
+}
+
+// Where any of a node's addresses may leave, the last ones do, and a member listed twice is as fit as its worst.
+func TestWhichAddressesLeave(t *testing.T) {
+	req := evenPool(1, 4)
+	req.Candidates = append(req.Candidates, Candidate{Member: member(2), Weight: 1, Fit: true}, Candidate{Member: member(3), Weight: 1, Fit: true},
+		Candidate{Member: member(3), Weight: 1})
+	req.Rebalance = true
+	var moved []netip.Addr
+	for _, m := range Allocate(req).Moves {
+		moved = append(moved, m.Address)
+		if m.To != member(2) {
+			t.Errorf("%+v, want it to go to n2", m)
+		}
+	}
+	if want := []netip.Addr{addressAt(2), addressAt(3)}; !slices.Equal(moved, want) {
+		t.Errorf("%v move, want %v", moved, want)
+	}
+}
+
 // spec/steering.md section 4: under a measured policy the plan on record changes only for a gain over 10%.
 func TestMeasuredNextStaysUnlessTheGainIsOverTenPercent(t *testing.T) {
 	for _, example := range []struct {

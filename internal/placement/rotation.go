@@ -55,7 +55,6 @@ type Rotation struct {
 	longRun bool     // the last run that ended was a whole round or longer
 	shorts  int      // runs in a row that ended before a whole round
 	crowded bool     // others answer at the same time: own answers are kept even by themselves
-	started bool     // a Pick was made
 	ignored uint64
 }
 
@@ -64,7 +63,7 @@ type turnOf struct {
 	lnn     int
 	weight  int
 	inverse float64  // 1/weight
-	step    position // turn/weight, an even number; 0: the weight is not known yet
+	step    position // turn/weight; 0: the weight is not known yet
 	start   position // where its next answer starts
 	recent  uint64   // Rotation.count at its last answer: of equal ones the one that waited longest is next
 	own     position // like start, of own answers alone
@@ -130,7 +129,6 @@ func (r *Rotation) prepare(policy cluster.Policy, choices []Choice) {
 	if joining {
 		r.join(choices)
 	}
-	r.started = true
 }
 
 // inLine reports whether the account lists the nodes in the order of choices.
@@ -161,9 +159,7 @@ func (r *Rotation) align(choices []Choice) {
 			continue
 		}
 		listed[i] = true
-		t := r.turns[i]
-		t.taking = t.taking && i < r.aligned
-		turns = append(turns, t)
+		turns = append(turns, r.turns[i])
 	}
 	for i, t := range r.turns {
 		if !listed[i] && len(turns) < MaxTurns {
@@ -177,7 +173,7 @@ func (r *Rotation) align(choices []Choice) {
 // setWeight makes a node's weight known and counts the merged answers that waited for it.
 func (r *Rotation) setWeight(t *turnOf, weight int) {
 	t.weight = weight
-	t.step = turn / position(clampWeight(weight)) &^ 1
+	t.step = turn / position(clampWeight(weight))
 	t.inverse = 1 / float64(clampWeight(weight))
 	if t.pending > 0 {
 		r.advance(t, t.pending)
@@ -185,24 +181,11 @@ func (r *Rotation) setWeight(t *turnOf, weight int) {
 	}
 }
 
-// join lets the nodes that are eligible but did not take part start where the others are. The first Pick knows the others
-// only by the answers that were merged; after that they are the nodes that took part before.
+// join lets the nodes that are eligible but did not take part start where the others are.
 func (r *Rotation) join(choices []Choice) {
-	here := r.now
-	if r.started {
-		least := position(math.MaxUint64)
-		for i := range choices {
-			if t := &r.turns[i]; t.taking {
-				least = min(least, t.start)
-			}
-		}
-		if least != math.MaxUint64 {
-			here = max(here, least)
-		}
-	}
 	for i := range choices {
 		if t := &r.turns[i]; choices[i].Eligible && !t.taking {
-			t.start = max(t.start, here)
+			t.start = max(t.start, r.now)
 			t.taking = true
 		}
 	}

@@ -263,6 +263,47 @@ func TestLateHolderDoesNotHerdAReturningNode(t *testing.T) {
 	}
 }
 
+// The same for a holder that had answered before it only listened: it does not make up for rounds that passed it by.
+func TestIdleHolderDoesNotHerdANodeThatWasAwayElsewhere(t *testing.T) {
+	var idle Rotation
+	choices := choicesOf(4)
+	picks(&idle, cluster.RoundRobin, choices, 8)
+	for range 1000 {
+		for lnn := 1; lnn <= 3; lnn++ {
+			idle.Merge(lnn, 1)
+		}
+	}
+	if got := strings.Count(picks(&idle, cluster.RoundRobin, choices, 400), "n4"); got < 100 || got > 108 {
+		t.Errorf("%d of 400 answers named n4, want its quarter and at most 8 more", got)
+	}
+}
+
+// A node that another holder already named again after its return is not named at once a second time.
+func TestReturnSeenLaterThanItsFirstAnswer(t *testing.T) {
+	var first, second Rotation
+	choices, behind := choicesOf(4), choicesOf(4)
+	choices[3].Eligible, behind[3].Eligible = false, false
+	var named []string
+	for step := range 40 {
+		if step == 20 {
+			choices[3].Eligible = true // the first holder sees it
+		}
+		if step == 23 {
+			behind[3].Eligible = true // and the second somewhat later
+		}
+		asked, other, seen := &first, &second, choices
+		if step%2 == 1 {
+			asked, other, seen = &second, &first, behind
+		}
+		i := asked.Pick(cluster.RoundRobin, seen)
+		other.Merge(seen[i].LNN, 1)
+		named = append(named, seen[i].Name)
+	}
+	if got, want := strings.Join(named[20:28], " "), "n4 n3 n1 n2 n4 n3 n1 n2"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // A window of equal answers is spread: between two samples the least loaded node gets only what it is ahead.
 func TestMeasuredPoliciesCountAnswersSinceTheSample(t *testing.T) {
 	choices := choicesOf(3)
