@@ -288,8 +288,8 @@ func TestReturnSeenLaterThanItsFirstAnswer(t *testing.T) {
 		if step == 20 {
 			choices[3].Eligible = true // the first holder sees it
 		}
-		if step == 23 {
-			behind[3].Eligible = true // and the second somewhat later
+		if step == 21 {
+			behind[3].Eligible = true // and the second just after
 		}
 		asked, other, seen := &first, &second, choices
 		if step%2 == 1 {
