@@ -8,8 +8,7 @@ import (
 )
 
 // flags turns what an operator types into edits, as the command line does.
-func flags(t *testing.T, settings []Setting, line string) []Edit {
-	t.Helper()
+func flags(line string) []Edit {
 	var out []Edit
 	for _, flag := range strings.Fields(line) {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
@@ -36,7 +35,7 @@ func diffText(old, new *Config) string {
 // The two commands of spec section 1, as written.
 func TestOperatorsCommands(t *testing.T) {
 	c := example()
-	c, err := ModifySubnet(c, exampleSubnet, flags(t, SubnetSettings(), "--sc-service-name=cluster-ns1.company.com --sc-service-addrs=10.10.0.4-10.10.0.6"))
+	c, err := ModifySubnet(c, exampleSubnet, flags("--sc-service-name=cluster-ns1.company.com --sc-service-addrs=10.10.0.4-10.10.0.6"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,19 +69,19 @@ func sortedLines(s string) []string {
 
 func TestModify(t *testing.T) {
 	subnet := func(c *Config, line string) (*Config, error) {
-		return ModifySubnet(c, exampleSubnet, flags(t, SubnetSettings(), line))
+		return ModifySubnet(c, exampleSubnet, flags(line))
 	}
 	pool := func(c *Config, line string) (*Config, error) {
-		return ModifyPool(c, examplePool, flags(t, PoolSettings(), line))
+		return ModifyPool(c, examplePool, flags(line))
 	}
 	node := func(c *Config, line string) (*Config, error) {
-		return ModifyNode(c, "node1", flags(t, NodeSettings(), line))
+		return ModifyNode(c, "node1", flags(line))
 	}
 	groupnet := func(c *Config, line string) (*Config, error) {
-		return ModifyGroupnet(c, "groupnet0", flags(t, GroupnetSettings(), line))
+		return ModifyGroupnet(c, "groupnet0", flags(line))
 	}
 	whole := func(c *Config, line string) (*Config, error) {
-		return ModifyCluster(c, flags(t, ClusterSettings(), line))
+		return ModifyCluster(c, flags(line))
 	}
 	for _, test := range []struct {
 		modify  func(*Config, string) (*Config, error)
@@ -207,8 +206,14 @@ func TestCreateAndDelete(t *testing.T) {
 		{"suspend nobody", func(c *Config) (*Config, error) { return SuspendNodes(c, examplePool, []int{8}) }, "groupnet0.subnet0.pool0.sc-suspended-nodes[3]: there is no node with the number 8; there are 1, 2, 3 and 4"},
 		{"resume", func(c *Config) (*Config, error) { return ResumeNodes(c, examplePool, []int{1, 2}) }, "groupnet0.subnet0.pool0.sc-suspended-nodes: [1, 3] -> [3]"},
 		{"resume nobody", func(c *Config) (*Config, error) { return ResumeNodes(c, examplePool, []int{8}) }, "groupnet0.subnet0.pool0: there is no node with the number 8"},
+		{"weigh and pin", func(c *Config) (*Config, error) {
+			return ModifyPool(c, examplePool, []Edit{{"weights", Set, "1=2,3=4"}, {"pins", Set, "10.10.0.100=3:eth0,10.10.0.101=1:eth0"}})
+		}, `groupnet0.subnet0.pool0.weights: {} -> {1: 2, 3: 4}
+groupnet0.subnet0.pool0.pins: {} -> {10.10.0.100: "3:eth0", 10.10.0.101: "1:eth0"}`},
 		{"delete a node and all that names it", func(c *Config) (*Config, error) { return DeleteNode(c, "node3") }, `- nodes.node3: {lnn: 3, interfaces: [eth0], class: compute, addresses: [192.168.7.3]}
 groupnet0.subnet0.pool0.ifaces: ["3:eth0", "1:eth1"] -> ["1:eth1"]
+groupnet0.subnet0.pool0.weights: {1: 2, 3: 4} -> {1: 2}
+groupnet0.subnet0.pool0.pins: {10.10.0.100: "3:eth0", 10.10.0.101: "1:eth0"} -> {10.10.0.101: "1:eth0"}
 groupnet0.subnet0.pool0.sc-suspended-nodes: [3] -> []`},
 		{"delete a groupnet in use", func(c *Config) (*Config, error) { return DeleteGroupnet(c, "tenant") }, "tenant: still has subnets; delete them first: tenant.s"},
 		{"delete a subnet in use", func(c *Config) (*Config, error) { return DeleteSubnet(c, SubnetID{"tenant", "s"}) }, "tenant.s: still has pools; delete them first: tenant.s.p"},

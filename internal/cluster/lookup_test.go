@@ -259,6 +259,10 @@ func TestRangeArithmetic(t *testing.T) {
 	if got := text(merged(parse("10.0.0.9", "10.0.0.4-10.0.0.5", "fd00::1", "10.0.0.6-10.0.0.8", "10.0.0.20", "fd00::2-fd00::3", "10.0.0.4"))); got != "10.0.0.4-10.0.0.9 10.0.0.20 fd00::1-fd00::3" {
 		t.Errorf("merged: %s", got)
 	}
+	last := netip.MustParseAddr("255.255.255.255")
+	if got := text(merged([]Range{{netip.MustParseAddr("255.255.255.250"), last}, {last, last}})); got != "255.255.255.250-255.255.255.255" {
+		t.Errorf("merged at the end of all addresses: %s", got)
+	}
 	for _, test := range []struct {
 		text string
 		want int
