@@ -96,6 +96,9 @@ func up(ctx context.Context, dir Directory, plan *Plan, options launchOptions, w
 		return err
 	}
 	fmt.Fprintf(out, "lab in %s: %s\n", dir, strings.Join(slices.Concat(plan.Names(KindNode), plan.Names(KindClient), plan.Names(KindRouter), plan.Names(KindResolver)), " "))
+	if options.userNS || os.Getuid() != 0 {
+		fmt.Fprintln(out, "it is in a user namespace: programs cannot change to other users, or take real-time priority (SCHED_RR)")
+	}
 	if !wait {
 		return nil
 	}

@@ -121,7 +121,7 @@ func (c *crowd) join(ctx context.Context) error {
 	resolving, cancel := context.WithTimeout(ctx, requestGivenUp)
 	defer cancel()
 	resolver := net.Resolver{PreferGo: true}
-	addresses, err := resolver.LookupNetIP(resolving, "ip4", c.name+".")
+	addresses, err := resolver.LookupNetIP(resolving, "ip4", c.name)
 	if err != nil {
 		return fmt.Errorf("resolving %s: %w", c.name, err)
 	}

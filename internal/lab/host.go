@@ -34,8 +34,8 @@ type HostOptions struct {
 type host struct {
 	HostOptions
 	plan    *Plan
-	mu      sync.Mutex // serialises changes; entering only reads under it
-	members map[string]*machine
+	members map[string]*machine // complete before the first request
+	mu      sync.Mutex          // serialises changes
 	filter  filter
 	off     bool // the switch
 	ended   chan struct{}
@@ -132,11 +132,11 @@ func (h *host) handle(ask request) (response, int) {
 		h.finish() // the caller sees the lock go, or the connection break
 		return response{}, 0
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if ask.Op == "enter" {
 		return h.enter(ask.Member)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if err := h.change(ask); err != nil {
 		return response{Error: err.Error()}, 0
 	}
@@ -185,16 +185,18 @@ func (h *host) member(name string) (*machine, error) {
 	return m, nil
 }
 
-// enter names the process whose namespaces are those of the member.
+// enter names the process whose namespaces are those of the member. It takes no lock, so that one can look into a
+// node while it takes its time to stop.
 func (h *host) enter(name string) (response, int) {
 	m, err := h.member(name)
-	if err == nil && !m.on {
-		err = fmt.Errorf("%s is off: `holdfast lab start %s` turns it on", name, name)
-	}
 	if err != nil {
 		return response{Error: err.Error()}, 0
 	}
-	return response{UserNS: h.UserNS}, m.pid
+	pid := int(m.door.Load())
+	if pid == 0 {
+		return response{Error: fmt.Sprintf("%s is off: `holdfast lab start %s` turns it on", name, name)}, 0
+	}
+	return response{UserNS: h.UserNS}, pid
 }
 
 func (h *host) ports(m *machine) []string {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,7 +30,8 @@ type machine struct {
 	switchDown  bool // by switch off --carrier
 	pid         int  // of the member's first process, as the host sees it
 	first       *exec.Cmd
-	line        *initLine // to the first process
+	door        atomic.Int64 // pid once the member can be entered, else 0; read without the lock
+	line        *initLine    // to the first process
 	wires       []*wire
 }
 
@@ -96,6 +98,7 @@ func (m *machine) powerOn() error {
 		m.powerOff()
 		return err
 	}
+	m.door.Store(int64(m.pid))
 	return nil
 }
 
@@ -206,6 +209,7 @@ func (m *machine) setLinks() error {
 // powerOff cuts every link and kills every process, in this order and at once: the sockets of dying processes say
 // goodbye, and a machine without power does not.
 func (m *machine) powerOff() {
+	m.door.Store(0)
 	for _, iface := range m.Interfaces {
 		_ = setLink(iface.Port, false) // a link that is missing is as good as down
 		_ = setLink(carrierPort(iface), false)

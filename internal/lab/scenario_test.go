@@ -1,0 +1,167 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSizingExamples has the numbers of the sizing examples and near misses.
+func TestSizingExamples(t *testing.T) {
+	tests := []struct {
+		name      string
+		addresses int
+		loads     map[string]nodeLoad
+		want      string // "" passes
+	}{
+		{"twelve on three", 12, map[string]nodeLoad{"a": {4, 200}, "b": {4, 200}, "c": {4, 200}}, ""},
+		{"four on three", 4, map[string]nodeLoad{"a": {2, 300}, "b": {1, 150}, "c": {1, 150}}, ""},
+		{"answers need not be exact", 4, map[string]nodeLoad{"a": {2, 301}, "b": {1, 149}, "c": {1, 150}}, ""},
+		{"but nearly", 4, map[string]nodeLoad{"a": {2, 290}, "b": {1, 160}, "c": {1, 150}}, "290 clients on 2 addresses; 300 would be even"},
+		{"addresses are exact", 12, map[string]nodeLoad{"a": {5, 250}, "b": {4, 200}, "c": {3, 150}}, "one node holds 5 addresses and another 3"},
+		{"an orphan", 12, map[string]nodeLoad{"a": {4, 200}, "b": {4, 200}, "c": {3, 150}}, "11 of 12 addresses are held"},
+		{"a client that is gone", 12, map[string]nodeLoad{"a": {4, 200}, "b": {4, 199}, "c": {4, 200}}, "599 of 600 clients"},
+	}
+	for _, test := range tests {
+		got := uneven(test.loads, test.addresses, 600)
+		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestEvenly(t *testing.T) {
+	nodes := []string{"a", "b"}
+	tests := []struct {
+		holders map[string]string
+		want    bool
+	}{
+		{map[string]string{"1": "a", "2": "b"}, true},
+		{map[string]string{"1": "a", "2": "b", "3": "a"}, true},
+		{map[string]string{"1": "a", "2": "a"}, false},
+		{map[string]string{"1": "a", "2": ""}, false},
+		{map[string]string{"1": "a", "2": "b", "3": "c"}, false},
+		{nil, false},
+	}
+	for _, test := range tests {
+		if got := evenly(test.holders, nodes); got != test.want {
+			t.Errorf("%v: %v, want %v", test.holders, got, test.want)
+		}
+	}
+}
+
+func TestTranscriptIsPlainWhenPiped(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newTranscript(write)
+	out.title("A %s", "title")
+	out.table([]string{"NODE", "N"}, [][]string{{"node1", "10"}, {"n", "1"}})
+	out.verdict(false, "not so")
+	write.Close()
+	got, _ := io.ReadAll(read)
+	want := "\n1. A title\n\n   NODE   N\n   node1  10\n   n      1\n\n   NO not so\n"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	coloured := &transcript{out: new(bytes.Buffer), colour: true}
+	if got := coloured.paint(sgrBold, "x"); got != "\x1b[1mx\x1b[0m" {
+		t.Errorf("on a terminal: %q", got)
+	}
+}
+
+func TestReadingTheCommandsOutput(t *testing.T) {
+	report, err := parseNodeReport([]byte(`{"serving": false, "not_serving_because": "no quorum", "nodes": [{"name": "node1", "state": "up"}, {"name": "node2", "state": "unfit"}], "new": 1}`))
+	if err != nil || report.Serving || report.Reason != "no quorum" || !report.up("node1") || report.up("node2") || report.up("node3") {
+		t.Errorf("%+v, %v", report, err)
+	}
+	all, err := parseHeld([]byte(`{"addresses": [{"address": "10.10.0.100", "kind": "dynamic", "node": "node1", "state": "held"}]}`))
+	if want := []heldAddress{{Address: "10.10.0.100", Kind: "dynamic", Node: "node1", State: "held"}}; err != nil || !cmp.Equal(all, want) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := parseHeld([]byte("usage:")); err == nil {
+		t.Error("text was taken for JSON")
+	}
+}
+
+// TestEchoRequest checks the checksum as a receiver does (RFC 1071): the sum over everything is all ones.
+func TestEchoRequest(t *testing.T) {
+	for _, number := range []uint16{0, 1, 0xff, 0xffff} {
+		packet := echoRequest(0xfffe, number)
+		sum := uint32(0)
+		for i := 0; i < len(packet); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(packet[i:]))
+		}
+		for sum>>16 != 0 {
+			sum = sum>>16 + sum&0xffff
+		}
+		if sum != 0xffff {
+			t.Errorf("number %d: sum %#x of %x", number, sum, packet)
+		}
+	}
+}
+
+// TestLabClientsAndProbe plays a scenario's programs against a node that is cut off and healed.
+func TestLabClientsAndProbe(t *testing.T) {
+	lab := startLab(t, smallLab(2, 1), launchOptions{})
+	s := &stage{Directory: lab.dir, plan: lab.plan, out: newTranscript(io.Discard)}
+	s.plan.Resolver.Delegations = []Delegation{{Zone: "node1"}} // the clients find it in /etc/hosts
+	t.Cleanup(func() {
+		for _, p := range s.programs {
+			p.stop()
+		}
+	})
+	if err := s.startServer(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	clients, first, err := s.startClients(t.Context(), "client1", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Connections != 5 || first.ByNode["node1"] != 5 || first.ByAddress["10.10.0.11"] != 5 {
+		t.Errorf("five clients of node1: %+v", first)
+	}
+	probe, err := s.startProbe(t.Context(), "client1", []string{"10.10.0.11", "10.10.0.12"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.must(request{Op: "cut", Member: "node1"})
+	var report clientReport
+	until(t, "all clients notice", func() bool {
+		return clients.ask("report", &report) == nil && report.Connections == 0
+	})
+	lab.must(request{Op: "heal", Member: "node1"})
+	report, err = s.reconnected(t.Context(), clients, 5)
+	if err != nil || report.Repeated == 0 || report.Lost > 0 || report.LongestMS == 0 {
+		t.Errorf("after the cut: %+v, %v", report, err)
+	}
+	var silence probeReport
+	if err := probe.ask("report", &silence); err != nil || silence.LongestMS["10.10.0.11"] <= silence.LongestMS["10.10.0.12"] || silence.Received == 0 {
+		t.Errorf("the cut node should have been silent for longer than the other: %+v, %v", silence, err)
+	}
+	if gap, err := s.gap(t.Context(), probe); err != nil || gap == 0 {
+		t.Errorf("gap %v, %v", gap, err)
+	}
+	fresh := clientReport{}
+	if err := clients.ask("reset", &fresh); err != nil || fresh.Repeated != 0 || fresh.Connections != 5 {
+		t.Errorf("after a reset: %+v, %v", fresh, err)
+	}
+}
+
+func TestRunRefusesAnUnknownScenario(t *testing.T) {
+	command := Command()
+	command.SetArgs([]string{"run", "opera"})
+	if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "sizing, tour") {
+		t.Errorf("got %v, want the names of the scenarios", err)
+	}
+	if !slices.Contains(runCommand().ValidArgs, "tour") {
+		t.Error("the shell does not complete the scenarios")
+	}
+}
