@@ -32,10 +32,12 @@ import (
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/identity"
 	"github.com/holdfast/holdfast/internal/linux/boottime"
 	"github.com/holdfast/holdfast/internal/linux/link"
 	"github.com/holdfast/holdfast/internal/linux/neigh"
+	"github.com/holdfast/holdfast/internal/linux/sockdiag"
 	"github.com/holdfast/holdfast/internal/load"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/store"
@@ -83,7 +85,7 @@ type Agent struct {
 	events   *eventLog
 	store    store.Store
 	member   *store.Member
-	kernel   *link.Kernel
+	edges    edges
 	tenancy  *tenancy
 	tower    *watchtower
 	peers    *peers
@@ -104,6 +106,22 @@ type Agent struct {
 	wg        sync.WaitGroup
 }
 
+// edges are the parts of the world that an agent touches, as it sees them; tests put others there.
+type edges struct {
+	kernel    kernel
+	announcer address.Announcer
+	asks      peerAsker                                             // the other nodes, asked for a span
+	confirms  peerConfirmer                                         // and for a confirmation
+	names     func(answered func([]dns.Answered)) names             // the server that answers names
+	sockets   func(ports ...uint16) (map[netip.AddrPort]int, error) // established connections
+	links     func() ([]load.Link, error)                           // bytes and speeds
+}
+
+// kernel is what the agent itself needs of link.Kernel; the rest is the address room's.
+type kernel interface {
+	address.Kernel
+}
+
 // Run runs an agent until the context ends, then hands over what it holds and stops. It returns an error when it cannot start
 // or when a part that it cannot do without fails.
 func Run(ctx context.Context, options Options) error {
@@ -114,11 +132,16 @@ func Run(ctx context.Context, options Options) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	a.ctx = running
-	if err := a.openKernel(running, config); err != nil {
+	a.peers = newPeers(a.identity, a.self)
+	defer a.peers.Close()
+	e, closeKernel, err := a.openEdges()
+	if err != nil {
 		return err
 	}
-	defer a.kernel.Close()
-	a.assemble(config)
+	defer closeKernel()
+	if err := a.assemble(config, e); err != nil {
+		return err
+	}
 	if err := a.startServers(); err != nil {
 		return err
 	}
@@ -177,7 +200,6 @@ func prepare(options Options) (*Agent, *cluster.Config, error) {
 		return nil, nil, fmt.Errorf("node %q has no addresses in %s; it needs one of a cluster network, on which the others reach it", id.Node, filepath.Join(options.Dir, configFile))
 	}
 	a.self = node
-	id.Check(a.board, time.Now())
 	return a, config, nil
 }
 
@@ -189,31 +211,32 @@ func readConfig(path string) (*cluster.Config, error) {
 	return cluster.Parse(path, data)
 }
 
-// openKernel opens what touches the kernel, and drops every moving address that is found on this node before anybody is
-// spoken to: they may be somebody else's by now.
-func (a *Agent) openKernel(ctx context.Context, config *cluster.Config) error {
+// openEdges opens the kernel, the other nodes, and the server that answers names.
+func (a *Agent) openEdges() (edges, func(), error) {
 	if err := link.CheckCapabilities(); err != nil {
-		return err
+		return edges{}, nil, err
 	}
 	kernel, err := link.Open()
 	if err != nil {
-		return fmt.Errorf("opening the kernel's network interface: %w", err)
+		return edges{}, nil, fmt.Errorf("opening the kernel's network interface: %w", err)
 	}
-	a.kernel = kernel
 	announcer, err := neigh.Open(kernel.In)
 	if err != nil {
-		return fmt.Errorf("opening a raw socket for announcements: %w", err)
+		kernel.Close()
+		return edges{}, nil, fmt.Errorf("opening a raw socket for announcements: %w", err)
 	}
-	reconciler := address.New(address.Options{
-		Kernel: kernel, Announcer: announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
-		Permit: func() bool { return a.tenancy.Permitted() },
-	})
-	a.hooks = &hookRelay{runner: address.HookRunner{}, event: a.event, log: a.log}
-	a.applier = &applier{reconciler: reconciler, hooks: a.hooks, log: a.log, wake: make(chan struct{}, 1)}
-	if err := reconciler.CleanUp(ctx, movingAddress(config)); err != nil {
-		return fmt.Errorf("dropping addresses that an earlier agent left behind: %w", err)
+	closeAll := func() {
+		announcer.Close()
+		kernel.Close()
 	}
-	return nil
+	return edges{
+		kernel: kernel, announcer: announcer, asks: a.peers, confirms: a.peers, sockets: sockdiag.Established, links: readCounters,
+		names: func(answered func([]dns.Answered)) names {
+			return dns.NewServer(dns.Options{
+				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),
+			})
+		},
+	}, closeAll, nil
 }
 
 // movingAddress says which addresses may move: those of dynamic pools, and service addresses.

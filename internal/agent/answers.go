@@ -8,10 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
+	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
@@ -20,7 +23,7 @@ import (
 // It is safe for concurrent use, apart from SetView, which the loop calls.
 type answers struct {
 	*Agent
-	server    *dns.Server
+	server    names
 	listening []netip.Addr
 	sequence  atomic.Uint64
 	mu        sync.Mutex
@@ -29,6 +32,15 @@ type answers struct {
 	given     atomic.Uint64  // answers given by policy since the last look
 	lastGiven uint64
 	lastLook  time.Time
+}
+
+// names is what answers names: dns.Server.
+type names interface {
+	SetView(*dns.View)
+	Serve(ctx context.Context, addresses []netip.Addr) error
+	Merge([]dns.Answered)
+	Explain(name string, qtype dnsmessage.Type) (placement.Decision, error)
+	Close()
 }
 
 // SetView turns the world into what names are answered from.
@@ -42,7 +54,7 @@ func (s *answers) SetView(w *steering.World, standing tenure.Standing, now time.
 	for _, id := range config.Subnets() {
 		subnet, _ := config.Subnet(id)
 		all := config.ServiceAddresses(id)
-		listen = append(listen, all...)
+		listen = append(listen, ownServiceAddresses(w, id, all)...)
 		v.Services = append(v.Services, dns.Service{Subnet: id, Name: subnet.ServiceName, Addresses: w.ServiceHolders(id), All: all})
 	}
 	v.Zones = s.zones(w, now)
@@ -54,6 +66,17 @@ func (s *answers) SetView(w *steering.World, standing tenure.Standing, now time.
 			s.listening = listen
 		}
 	}
+}
+
+// ownServiceAddresses are those that the records give to this node: it answers on them, and on no others.
+func ownServiceAddresses(w *steering.World, id cluster.SubnetID, all []netip.Addr) []netip.Addr {
+	var own []netip.Addr
+	for _, addr := range all {
+		if st := w.Services[steering.ServiceKey{Subnet: id, Address: addr}]; st.Owner.LNN == w.Self && st.State() == tenure.Held {
+			own = append(own, addr)
+		}
+	}
+	return own
 }
 
 // zones gathers the pools under the names that they share.

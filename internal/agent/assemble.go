@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/identity"
@@ -24,34 +25,39 @@ import (
 	"github.com/holdfast/holdfast/internal/verdict"
 )
 
-// assemble makes the rooms that do not need the store.
-func (a *Agent) assemble(config *cluster.Config) {
+// assemble makes the rooms that do not need the store, and drops every moving address that is found on this node before
+// anybody is spoken to: they may be somebody else's by now.
+func (a *Agent) assemble(config *cluster.Config, e edges) error {
+	a.edges = e
 	a.loads = load.NewBoard(a.registry)
 	a.checks = verdict.NewRunner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), needs: map[string]time.Time{},
 		moveFrom: map[netip.Addr]moveEnds{}, reported: map[int]string{},
 	}
-	a.peers = &peers{identity: a.identity, self: a.self, port: PeerPort}
+	others := otherNodes(config, a.self.LNN)
 	a.peers.SetNodes(config.Nodes)
 	a.tower = newWatchtower(a.self.LNN, a.now, a.log)
-	a.tower.peers = a.peers
-	a.tower.found = a.foundDown
-	a.tower.SetOthers(otherNodes(config, a.self.LNN))
+	a.tower.peers, a.tower.found, a.tower.others = e.confirms, a.foundDown, others
 	a.tenancy = &tenancy{
-		lnn: a.self.LNN, peers: a.peers, now: a.now, log: a.log, silence: a.silence, changed: a.loop.note, draw: a.draw,
-		wake: make(chan struct{}, 1), others: otherNodes(config, a.self.LNN),
+		lnn: a.self.LNN, peers: e.asks, now: a.now, log: a.log, silence: a.silence, changed: a.loop.note, draw: a.draw,
+		wake: make(chan struct{}, 1), others: others,
 		member: memberRecord{Name: a.self.Name, Version: a.options.Version, LeaseMS: leaseTTL.Milliseconds()},
 	}
-	a.applier.mayHold = a.tenancy.Permitted
-	a.applier.done = a.applied
-	a.hooks.peers, a.hooks.others = a.peers, a.peers.all
-	a.hooks.hooks = a.configuredHooks
+	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.peers.all, hooks: a.configuredHooks}
+	a.applier = &applier{
+		reconciler: address.New(address.Options{
+			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
+			Permit: a.tenancy.Permitted,
+		}),
+		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
+	}
 	a.answers = &answers{Agent: a, rates: map[int]float64{}}
-	a.answers.server = dns.NewServer(dns.Options{
-		Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: a.answers.answered,
-		CookieSecrets: a.cookieSecrets(),
-	})
+	a.answers.server = e.names(a.answers.answered)
+	if err := a.applier.reconciler.CleanUp(a.ctx, movingAddress(config)); err != nil {
+		return fmt.Errorf("dropping addresses that an earlier agent left behind: %w", err)
+	}
+	return nil
 }
 
 // cookieSecrets is the key of the server cookies (RFC 9018), the same on every node, so that a resolver which turns to another
@@ -118,10 +124,15 @@ func (a *Agent) openStore(ctx context.Context, config *cluster.Config) error {
 	if a.clusterID, err = a.belong(ctx, client, config.Settings.Name); err != nil {
 		return errors.Join(err, client.Close())
 	}
-	a.store = store.Guard(client, a.clusterID, a.board)
-	a.tenancy.store = a.store
-	a.writer = &writer{store: a.store, log: a.log, done: a.loop.note, now: a.now, pending: map[string]int64{}, failing: map[string]time.Time{}}
+	a.useStore(store.Guard(client, a.clusterID, a.board))
 	return a.seed(ctx, config)
+}
+
+// useStore gives the store to the rooms that need it.
+func (a *Agent) useStore(s store.Store) {
+	a.store = s
+	a.tenancy.store = s
+	a.writer = &writer{store: s, log: a.log, done: a.loop.note, now: a.now, pending: map[string]int64{}, failing: map[string]time.Time{}}
 }
 
 // startMember starts the embedded member if this node is among the voters.
@@ -256,6 +267,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 		return errors.New("the watch of the store ended")
 	})
 	run("systemd", void(a.notifySystemd))
+	run("certificates", void(a.watchIdentity))
 	var err error
 	select {
 	case <-ctx.Done():
@@ -267,8 +279,18 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	stop()
 	a.wg.Wait()
 	a.applier.reconciler.Silence("the agent stops")
-	a.peers.Close()
 	return err
+}
+
+// identityEvery is how often this node looks at its certificates.
+const identityEvery = 24 * time.Hour
+
+// watchIdentity says in time when a certificate is about to run out.
+func (a *Agent) watchIdentity(ctx context.Context) {
+	for a.identity != nil && ctx.Err() == nil {
+		a.identity.Check(a.board, time.Now())
+		wait(ctx, identityEvery)
+	}
 }
 
 // passOnChecks tells the loop when a verdict changed.

@@ -51,7 +51,7 @@ func (a *Agent) watchLinks(ctx context.Context) {
 	}
 	go func() {
 		for ctx.Err() == nil {
-			if err := a.kernel.Changes(ctx, poke); err != nil && ctx.Err() == nil {
+			if err := a.edges.kernel.Changes(ctx, poke); err != nil && ctx.Err() == nil {
 				a.log.Warn("subscription to link changes ended; subscribing again", "error", err)
 				wait(ctx, time.Second)
 			}
@@ -71,7 +71,7 @@ func (a *Agent) watchLinks(ctx context.Context) {
 }
 
 func (a *Agent) readLinks() {
-	interfaces, err := a.kernel.Interfaces()
+	interfaces, err := a.edges.kernel.Interfaces()
 	if err != nil {
 		a.log.Warn("reading the interfaces", "error", err)
 		return

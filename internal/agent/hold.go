@@ -197,25 +197,49 @@ func (t *tenancy) attach(ctx context.Context) error {
 	return nil
 }
 
+// put writes the member record as the next version of what is there. What a later incarnation of this node wrote is left alone:
+// it would be a second agent under the same name, or a write of an earlier life that arrives late.
 func (t *tenancy) put(ctx context.Context, member memberRecord, lease store.LeaseID) error {
-	op, err := store.PutOp(memberKey(t.lnn), member, lease)
+	key := memberKey(t.lnn)
+	present, _, err := store.GetRecord[memberRecord](ctx, t.store, key)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrDamaged):
+		return fmt.Errorf("reading this node's report: %w", err)
+	case present.Value.Incarnation > member.Incarnation:
+		return fmt.Errorf("incarnation %d of this node has reported already; does a second agent run with its certificate?", present.Value.Incarnation)
+	}
+	op, err := store.PutOp(key, member, lease)
 	if err != nil {
 		return err
 	}
-	if _, err := t.store.Commit(ctx, store.Txn{Then: []store.Op{op}}); err != nil {
+	txn := store.Txn{If: []store.Condition{{Key: key, Revision: present.Revision}}, Then: []store.Op{op}}
+	if _, err := t.store.Commit(ctx, txn); err != nil {
 		return fmt.Errorf("writing this node's report: %w", err)
 	}
 	return nil
 }
 
-// keep renews until the right is gone. Its tries are short and overlap with the questions to the other nodes, so that a store
-// that stalls delays nothing.
+// keep renews until the right is gone. It waits for nothing but time: renewals, reports and the questions to the other nodes run
+// beside it, one of each at a time, so that a store that stalls cannot make the lapse late.
 func (t *tenancy) keep(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait() // before the next incarnation begins
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	renewals, reports := make(chan struct{}, 1), make(chan struct{}, 1)
+	start := func(turn chan struct{}, what func(context.Context)) {
+		select {
+		case turn <- struct{}{}:
+			beside.Go(func() {
+				defer func() { <-turn }()
+				what(ctx)
+			})
+		default: // the last one is still under way
+		}
+	}
 	ticker := time.NewTicker(renewEvery)
 	defer ticker.Stop()
-	renewals := make(chan struct{}, 1) // one renewal under way at a time
 	for {
-		t.writeMember(ctx)
 		standing := t.Standing()
 		if !standing.MayHold {
 			t.log.Warn("this node may no longer hold moving addresses", "reason", standing.Reason)
@@ -228,12 +252,10 @@ func (t *tenancy) keep(ctx context.Context) {
 			return
 		case <-deadline.C:
 		case <-t.wake:
+			start(reports, t.writeMember)
 		case <-ticker.C:
-			select {
-			case renewals <- struct{}{}:
-				go func() { defer func() { <-renewals }(); t.renew(ctx) }()
-			default:
-			}
+			start(renewals, t.renew)
+			start(reports, t.writeMember)
 			t.askPeers(ctx)
 		}
 		deadline.Stop()

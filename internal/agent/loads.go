@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/linux/counters"
-	"github.com/holdfast/holdfast/internal/linux/sockdiag"
 	"github.com/holdfast/holdfast/internal/load"
 	"github.com/holdfast/holdfast/internal/steering"
 )
@@ -24,7 +23,7 @@ const sampleTimeout = 500 * time.Millisecond
 // measure samples this node's load each interval and sends it straight to those who choose by it.
 func (a *Agent) measure(ctx context.Context) {
 	sampler := load.NewSampler(load.Options{
-		LNN: a.self.LNN, Established: sockdiag.Established, Links: readCounters, Now: a.now, Board: a.board, Registerer: a.registry,
+		LNN: a.self.LNN, Established: a.edges.sockets, Links: a.edges.links, Now: a.now, Board: a.board, Registerer: a.registry,
 	})
 	sampler.SetInterfaces(a.self.Interfaces)
 	var sequence atomic.Uint64

@@ -18,11 +18,16 @@ import (
 
 // peers are the other nodes as this one calls them. It is safe for concurrent use.
 type peers struct {
-	identity *identity.Identity
-	self     cluster.Node
-	port     uint16
-	mu       sync.Mutex
-	clients  map[int]*peer
+	self    cluster.Node
+	connect func(cluster.Node) (*api.PeerClient, error)
+	mu      sync.Mutex
+	clients map[int]*peer
+}
+
+func newPeers(id *identity.Identity, self cluster.Node) *peers {
+	return &peers{self: self, connect: func(node cluster.Node) (*api.PeerClient, error) {
+		return api.NewPeerClient(netip.AddrPortFrom(node.Addresses[0], PeerPort).String(), id.ClientTLS(node.Name), nil)
+	}}
 }
 
 type peer struct {
@@ -45,8 +50,7 @@ func (p *peers) SetNodes(nodes []cluster.Node) {
 			delete(old, node.LNN)
 			continue
 		}
-		address := netip.AddrPortFrom(node.Addresses[0], p.port).String()
-		client, err := api.NewPeerClient(address, p.identity.ClientTLS(node.Name), nil)
+		client, err := p.connect(node)
 		if err != nil {
 			continue
 		}

@@ -154,6 +154,9 @@ func tryService(w *World, key ServiceKey, st tenure.Statement, now time.Time) (S
 func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now time.Time) (ServiceProposal, bool) {
 	counts := w.serviceCounts(key.Subnet)
 	unfit := w.Unfit(st.Owner.Member())
+	if w.Silent(st.Owner) {
+		unfit = "" // its lease is gone and it holds by the word of the others: it keeps what it has and gets another lease
+	}
 	successor := w.serviceSuccessor(key.Subnet, counts, w.Self)
 	p := ServiceProposal{Key: key, Statement: st}
 	var outcome tenure.Outcome
