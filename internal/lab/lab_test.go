@@ -316,7 +316,7 @@ func TestLabRouterForwards(t *testing.T) {
 }
 
 func TestLabLeash(t *testing.T) {
-	lab := startLab(t, smallLab(1, 0), launchOptions{leash: true})
+	lab := startLab(t, smallLab(1, 0), launchOptions{})
 	for _, leash := range leashes {
 		leash.Close()
 	}

@@ -67,6 +67,7 @@ func startLab(t *testing.T, file File, options launchOptions) testLab {
 	}
 	lab := testLab{t, Directory(filepath.Join(t.TempDir(), "lab")), plan}
 	needTools(t, plan)
+	options.leash = true // a test that is killed leaves nothing
 	err = launch(lab.dir, plan, options)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
 		t.Skipf("this machine does not allow labs: %v", err)

@@ -154,14 +154,17 @@ func (s *stage) holdfast(ctx context.Context, node string, arguments ...string) 
 
 // wait polls a condition for as long as a scenario waits for anything.
 func (s *stage) wait(ctx context.Context, what string, condition func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, servingPatience)
+	limited, cancel := context.WithTimeout(ctx, servingPatience)
 	defer cancel()
 	for {
 		met, err := condition()
 		if err == nil && met {
 			return nil
 		}
-		if !pause(ctx, 50*time.Millisecond) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted while waiting until %s", what)
+		}
+		if !pause(limited, 50*time.Millisecond) {
 			return errors.Join(fmt.Errorf("it did not come about that %s, within %v", what, servingPatience), err)
 		}
 	}

@@ -149,7 +149,8 @@ func (c *sizingCase) judge(out *transcript) {
 // not.
 func uneven(loads map[string]nodeLoad, addresses, clients int) string {
 	least, most, sum, connected := math.MaxInt, 0, 0, 0
-	for node, load := range loads {
+	for _, node := range slices.Sorted(maps.Keys(loads)) {
+		load := loads[node]
 		least, most = min(least, load.Addresses), max(most, load.Addresses)
 		sum, connected = sum+load.Addresses, connected+load.Clients
 		want := float64(clients*load.Addresses) / float64(addresses)
