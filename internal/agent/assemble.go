@@ -54,6 +54,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	}
 	a.answers = &answers{Agent: a, rates: map[int]float64{}}
 	a.answers.server = e.names(a.answers.answered)
+	a.registry.MustRegister(collector{a})
 	if err := a.applier.reconciler.CleanUp(a.ctx, movingAddress(config)); err != nil {
 		return fmt.Errorf("dropping addresses that an earlier agent left behind: %w", err)
 	}

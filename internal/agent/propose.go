@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/store"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// letGo completes the moves away from this node whose addresses are off its interfaces.
+func (l *loop) letGo(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, held map[netip.Addr]bool, now time.Time) {
+	for _, letting := range steering.LetGo(w, incarnation, held, now) {
+		l.writeRecord(ctx, letting.Pool, letting.Record, nil, nil)
+	}
+}
+
+// proposePools writes what the records of the pools should become, when it is this node's turn.
+func (l *loop) proposePools(ctx context.Context, w *steering.World, now time.Time) {
+	pools := map[cluster.PoolID]bool{}
+	for _, id := range w.Config.Pools() {
+		pools[id] = true
+	}
+	for id := range w.Pools {
+		pools[id] = true
+	}
+	for id := range pools {
+		proposal, again, ok := steering.ProposePool(w, id, false, now)
+		if again > 0 {
+			l.wakeIn(again)
+		}
+		if !l.turn(poolKey(id), ok, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
+			continue
+		}
+		l.writeRecord(ctx, id, proposal.Record, proposal.Absent, l.outageOps(w, proposal))
+	}
+}
+
+// turn says whether a change that is wanted may be written now, given how long this node must wait for its turn.
+func (l *loop) turn(key string, wanted bool, after time.Duration, now time.Time) bool {
+	if !wanted {
+		delete(l.needs, key)
+		return false
+	}
+	since, known := l.needs[key]
+	if !known {
+		since = now
+		l.needs[key] = now
+	}
+	if left := since.Add(after).Sub(now); left > 0 {
+		l.wakeIn(left)
+		return false
+	}
+	return true
+}
+
+// writeRecord writes a pool's record on the condition that it is still the one that the decision saw, and that the nodes whose
+// addresses are taken over still have no lease.
+func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure.Record, absent []int, more []store.Op) {
+	key := poolKey(id)
+	if !l.writer.Ready(key, l.replica.revision) {
+		l.wakeIn(retryAfter)
+		return
+	}
+	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.pools[id].revision}}, Then: more}
+	txn.If = append(txn.If, l.absent(absent)...)
+	if len(record) == 0 {
+		txn.Then = append(txn.Then, store.Delete{Key: key})
+	} else if op, err := store.PutOp(key, record, 0); err == nil {
+		txn.Then = append(txn.Then, op)
+	}
+	l.writer.Write(ctx, key, txn, nil)
+}
+
+func (l *loop) absent(lnns []int) []store.Condition {
+	var conditions []store.Condition
+	for _, lnn := range lnns {
+		conditions = append(conditions, store.Condition{Key: memberKey(lnn), Revision: 0})
+	}
+	return conditions
+}
+
+// outageOps notes since when the addresses of a dead node are with others.
+func (l *loop) outageOps(w *steering.World, p steering.Proposal) []store.Op {
+	var ops []store.Op
+	for _, lnn := range p.Absent {
+		if _, noted := l.replica.outages[lnn]; noted {
+			continue
+		}
+		since := time.Now().Add(-l.now().Sub(w.Nodes[lnn].AbsentSince))
+		if w.Nodes[lnn].AbsentSince.IsZero() {
+			since = time.Now()
+		}
+		if op, err := store.PutOp(outageKey(lnn), outageRecord{Since: since}, 0); err == nil {
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
+
+// proposeServices tries for free service addresses and looks after those that this node holds.
+func (l *loop) proposeServices(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
+	held := last.held
+	if last.generation != l.generation {
+		held = l.assumeHeld(last.held) // what is being taken off or put on counts as held
+	}
+	wanted := map[string]bool{}
+	for _, p := range steering.ProposeServices(w, incarnation, held, now) {
+		key := serviceKey(p.Key)
+		wanted[key] = true
+		if !l.turn(key, true, p.After, now) {
+			continue
+		}
+		l.writeService(ctx, p)
+	}
+	for key := range w.Services {
+		if name := serviceKey(key); !wanted[name] {
+			delete(l.needs, name)
+		}
+	}
+}
+
+func (l *loop) assumeHeld(held map[netip.Addr]bool) map[netip.Addr]bool {
+	all := maps.Clone(held)
+	if all == nil {
+		all = map[netip.Addr]bool{}
+	}
+	for key, entry := range l.replica.services {
+		if entry.statement.Owner.LNN == l.self.LNN {
+			all[key.Address] = true
+		}
+	}
+	return all
+}
+
+func (l *loop) writeService(ctx context.Context, p steering.ServiceProposal) {
+	key := serviceKey(p.Key)
+	if !l.writer.Ready(key, l.replica.revision) {
+		l.wakeIn(retryAfter)
+		return
+	}
+	txn := store.Txn{If: append([]store.Condition{{Key: key, Revision: l.replica.services[p.Key].revision}}, l.absent(p.Absent)...)}
+	if p.Statement == (tenure.Statement{}) {
+		txn.Then = []store.Op{store.Delete{Key: key}}
+	} else if op, err := store.PutOp(key, p.Statement, 0); err == nil {
+		txn.Then = []store.Op{op}
+	}
+	l.writer.Write(ctx, key, txn, nil)
+}
+
