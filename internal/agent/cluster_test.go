@@ -351,6 +351,18 @@ func TestAnOrderlyStopHandsOverFirst(t *testing.T) {
 	})
 }
 
+func TestServiceAddressesAreSpreadAtStart(t *testing.T) {
+	for range 20 {
+		inCluster(t, func(t *testing.T, c *testCluster) {
+			for lnn := range c.nodes {
+				if n := len(c.onKernel(lnn)) - c.pool(lnn); n > 1 {
+					t.Fatalf("node %d hosts %d of 3 service addresses although four nodes are ready\n%s", lnn, n, c.story())
+				}
+			}
+		})
+	}
+}
+
 // An isolated node lets go by itself before anybody takes, whatever it can no longer hear (reference report 4b: MetalLB #589,
 // #598, kube-vip #996).
 func TestReport4IsolatedOwnerLetsGoBeforeAnybodyTakes(t *testing.T) {

@@ -128,4 +128,3 @@ func (l *loop) nodeName(lnn int) string {
 	}
 	return "node " + strconv.Itoa(lnn)
 }
-

@@ -115,6 +115,11 @@ func (l *loop) proposeServices(ctx context.Context, w *steering.World, incarnati
 		if !l.turn(key, true, p.After, now) {
 			continue
 		}
+		taking := p.Statement.Owner.LNN == l.self.LNN && w.Services[p.Key].Owner != p.Statement.Owner
+		if taking && l.writer.Busy(keyService+p.Key.Subnet.String()+"/", l.replica.revision) {
+			l.wakeIn(retryAfter) // what is being taken is not counted yet: one at a time keeps the spread
+			continue
+		}
 		l.writeService(ctx, p)
 	}
 	for key := range w.Services {
@@ -151,4 +156,3 @@ func (l *loop) writeService(ctx context.Context, p steering.ServiceProposal) {
 	}
 	l.writer.Write(ctx, key, txn, nil)
 }
-

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,18 @@ func (w *writer) Ready(key string, reached int64) bool {
 		busy = false
 	}
 	return !busy
+}
+
+// Busy reports whether a change of any key under a prefix is under way, or made and not yet seen by the replica.
+func (w *writer) Busy(prefix string, reached int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, revision := range w.pending {
+		if strings.HasPrefix(key, prefix) && (revision < 0 || revision > reached) {
+			return true
+		}
+	}
+	return false
 }
 
 // Write begins a change. Written is called when the store has taken it.
