@@ -369,7 +369,7 @@ func TestRepliesLeaveByTheSubnet(t *testing.T) {
 	s := newSite(t)
 	s.background()
 	for _, line := range []string{"link set lo up", "address add 10.0.0.1/24 dev peer0", "address add 192.168.5.5/32 dev lo",
-		"address add fd00::1/64 dev peer0 nodad", "address add fd05::5/128 dev lo"} {
+		"address add fd00::1/64 dev peer0 nodad", "address add fd05::5/128 dev lo nodad"} {
 		s.ip(s.rest, line)
 	}
 	desired := bothSevens
@@ -386,13 +386,15 @@ func TestRepliesLeaveByTheSubnet(t *testing.T) {
 	for client, server := range map[string]string{"192.168.5.5": "10.0.0.7", "fd05::5": "fd00::7"} {
 		var listener net.Listener
 		s.in(s.node, func() (err error) { listener, err = net.Listen("tcp", net.JoinHostPort(server, "0")); return err })
-		s.in(s.rest, func() error {
-			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: patience}
-			conn, err := dialer.Dial("tcp", listener.Addr().String())
-			if err == nil {
-				err = conn.Close()
-			}
-			return err
+		s.until("a client at "+client+" reaches "+server, func() bool { // once the link is ready
+			return s.rest.In(func() error {
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: time.Second}
+				conn, err := dialer.Dial("tcp", listener.Addr().String())
+				if err == nil {
+					err = conn.Close()
+				}
+				return err
+			}) == nil
 		})
 		listener.Close()
 	}

@@ -55,102 +55,106 @@ func settle(t interface {
 	return p, strings.Join(lines, "\n")
 }
 
-// Each step sets a desired state on the kernel that the steps before left, and shows what was done and the whole state
-// of the kernel afterwards.
-func TestPlan(t *testing.T) {
-	gateway := SubnetRoute{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext0"}
-	static := gateway
-	static.Static = []cluster.Route{{Destination: prefix("192.168.0.0/16"), Gateway: addr("10.0.0.2")}}
-	other := gateway
-	other.Gateway = addr("10.0.0.254")
-	second := SubnetRoute{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext1"}
-	six := SubnetRoute{Prefix: prefix("fd00::/64"), Gateway: addr("fd00::1"), Interface: "ext1"}
-	type step struct {
-		does          string
-		before        func(*linktest.Fake)
-		desired       Desired
-		done, refused string
-		state         string
+var (
+	viaOne   = SubnetRoute{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext0"}
+	viaOther = SubnetRoute{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.254"), Interface: "ext0"}
+	onSecond = SubnetRoute{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext1"}
+	six      = SubnetRoute{Prefix: prefix("fd00::/64"), Gateway: addr("fd00::1"), Interface: "ext1"}
+	static   = SubnetRoute{
+		Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext0",
+		Static: []cluster.Route{{Destination: prefix("192.168.0.0/16"), Gateway: addr("10.0.0.2")}},
 	}
-	for _, story := range []struct {
-		name  string
-		steps []step
-	}{
-		{"addresses come and go", []step{
-			{does: "the first ones, those that move first, IPv6 not as a source",
-				desired: holdings(still("10.0.0.5", "ext0"), moving("10.0.0.7", "ext0"), moving("fd00::7", "ext0")),
-				done: `
+)
+
+// planStep is one step of a story.
+type planStep struct {
+	does          string
+	before        func(*linktest.Fake) // what happens to the kernel first
+	desired       Desired
+	done, refused string // operations, and reasons
+	state         string // of the kernel afterwards
+}
+
+// planStories are told by TestPlan.
+var planStories = []struct {
+	name  string
+	steps []planStep
+}{
+	{"addresses come and go", []planStep{
+		{does: "the first ones, those that move first, IPv6 not as a source",
+			desired: holdings(still("10.0.0.5", "ext0"), moving("10.0.0.7", "ext0"), moving("fd00::7", "ext0")),
+			done: `
 add address 10.0.0.7/32 dev ext0 valid 2s preferred 2s
 add address fd00::7/128 dev ext0 valid 2s preferred 0s
 add address 10.0.0.5/32 dev ext0 valid forever preferred forever`,
-				state: `
+			state: `
 address 10.0.0.5/32 dev ext0 valid forever preferred forever
 address 10.0.0.7/32 dev ext0 valid 2s preferred 2s
 address fd00::7/128 dev ext0 valid 2s preferred 0s`},
-			{does: "one goes before another comes",
-				desired: holdings(still("10.0.0.5", "ext0"), moving("10.0.0.8", "ext0")),
-				done: `
+		{does: "one goes before another comes",
+			desired: holdings(still("10.0.0.5", "ext0"), moving("10.0.0.8", "ext0")),
+			done: `
 remove address 10.0.0.7/32 dev ext0 valid 2s preferred 2s
 remove address fd00::7/128 dev ext0 valid 2s preferred 0s
 add address 10.0.0.8/32 dev ext0 valid 2s preferred 2s`,
-				state: `
+			state: `
 address 10.0.0.5/32 dev ext0 valid forever preferred forever
 address 10.0.0.8/32 dev ext0 valid 2s preferred 2s`},
-			{does: "one changes its interface, one from static to moving",
-				desired: holdings(moving("10.0.0.5", "ext0"), moving("10.0.0.8", "ext1")),
-				done: `
+		{does: "one changes its interface, one from static to moving",
+			desired: holdings(moving("10.0.0.5", "ext0"), moving("10.0.0.8", "ext1")),
+			done: `
 remove address 10.0.0.8/32 dev ext0 valid 2s preferred 2s
 renew address 10.0.0.5/32 dev ext0 valid 2s preferred 2s
 add address 10.0.0.8/32 dev ext1 valid 2s preferred 2s`,
-				state: `
+			state: `
 address 10.0.0.5/32 dev ext0 valid 2s preferred 2s
 address 10.0.0.8/32 dev ext1 valid 2s preferred 2s`},
-			{does: "everything goes", done: `
+		{does: "everything goes", done: `
 remove address 10.0.0.5/32 dev ext0 valid 2s preferred 2s
 remove address 10.0.0.8/32 dev ext1 valid 2s preferred 2s`},
-		}},
-		{"what others put there stays", []step{
-			{does: "addresses of the node, and one of the pool that was there: adopted if static, given a lifetime if it moves",
-				before: func(k *linktest.Fake) {
-					for _, a := range []string{"10.0.0.100/24", "10.0.0.5/32", "10.0.0.7/32", "10.0.0.99/32"} {
-						k.Put(link.Address{Interface: "ext0", Prefix: prefix(a), Valid: link.Forever, Preferred: link.Forever})
-					}
-				},
-				desired: holdings(still("10.0.0.5", "ext0"), moving("10.0.0.7", "ext0")),
-				done: `
+	}},
+	{"what others put there stays", []planStep{
+		{does: "addresses of the node, and one of the pool that was there: adopted if static, given a lifetime if it moves",
+			before: func(k *linktest.Fake) {
+				for _, a := range []string{"10.0.0.100/24", "10.0.0.5/32", "10.0.0.7/32", "10.0.0.99/32"} {
+					k.Put(link.Address{Interface: "ext0", Prefix: prefix(a), Valid: link.Forever, Preferred: link.Forever})
+				}
+			},
+			desired: holdings(still("10.0.0.5", "ext0"), moving("10.0.0.7", "ext0")),
+			done: `
 renew address 10.0.0.7/32 dev ext0 valid 2s preferred 2s`,
-				state: `
+			state: `
 address 10.0.0.100/24 dev ext0 valid forever preferred forever
 address 10.0.0.5/32 dev ext0 valid forever preferred forever
 address 10.0.0.7/32 dev ext0 valid 2s preferred 2s
 address 10.0.0.99/32 dev ext0 valid forever preferred forever`},
-			{does: "an address that the system configured for itself is refused",
-				desired: holdings(moving("10.0.0.100", "ext0")),
-				done: `
+		{does: "an address that the system configured for itself is refused",
+			desired: holdings(moving("10.0.0.100", "ext0")),
+			done: `
 remove address 10.0.0.7/32 dev ext0 valid 2s preferred 2s`,
-				refused: `10.0.0.100 on ext0: it is on this node with another prefix, put there by something else: 10.0.0.100/24 on ext0`,
-				state: `
+			refused: `10.0.0.100 on ext0: it is on this node with another prefix, put there by something else: 10.0.0.100/24 on ext0`,
+			state: `
 address 10.0.0.100/24 dev ext0 valid forever preferred forever
 address 10.0.0.5/32 dev ext0 valid forever preferred forever
 address 10.0.0.99/32 dev ext0 valid forever preferred forever`},
-		}},
-		{"what cannot be held is refused and harms nothing else", []step{
-			{does: "each with its reason",
-				desired: holdings(moving("10.0.0.1", "nowhere0"), moving("10.0.0.2", "tun0"), moving("10.0.0.3", "ext0"),
-					moving("10.0.0.3", "ext1"), moving("224.0.0.1", "ext0"), moving("10.0.0.4", "ext0")),
-				done: `
+	}},
+	{"what cannot be held is refused and harms nothing else", []planStep{
+		{does: "each with its reason",
+			desired: holdings(moving("10.0.0.1", "nowhere0"), moving("10.0.0.2", "tun0"), moving("10.0.0.3", "ext0"),
+				moving("10.0.0.3", "ext1"), moving("224.0.0.1", "ext0"), moving("10.0.0.4", "ext0")),
+			done: `
 add address 10.0.0.4/32 dev ext0 valid 2s preferred 2s`,
-				refused: `10.0.0.1 on nowhere0: no such interface
+			refused: `10.0.0.1 on nowhere0: no such interface
 10.0.0.2 on tun0: the interface is not an Ethernet device, so the address could not be announced
 10.0.0.3: it is desired twice
 224.0.0.1: it is not an address that a host can hold`,
-				state: `
+			state: `
 address 10.0.0.4/32 dev ext0 valid 2s preferred 2s`},
-		}},
-		{"replies leave by the subnet's gateway", []step{
-			{does: "a table for each subnet, routes before addresses",
-				desired: Desired{Holdings: []Holding{moving("10.0.0.7", "ext0")}, Routes: []SubnetRoute{static, six}},
-				done: `
+	}},
+	{"replies leave by the subnet's gateway", []planStep{
+		{does: "a table for each subnet, routes before addresses",
+			desired: Desired{Holdings: []Holding{moving("10.0.0.7", "ext0")}, Routes: []SubnetRoute{static, six}},
+			done: `
 add route 0.0.0.0/0 via 10.0.0.1 dev ext0 table 7000 metric 10
 add route 10.0.0.0/24 dev ext0 table 7000 metric 10
 add route 192.168.0.0/16 via 10.0.0.2 dev ext0 table 7000 metric 10
@@ -159,7 +163,7 @@ add route fd00::/64 dev ext1 table 7001 metric 10
 add rule 7000 from 10.0.0.0/24 table 7000
 add rule 7000 from fd00::/64 table 7001
 add address 10.0.0.7/32 dev ext0 valid 2s preferred 2s`,
-				state: `
+			state: `
 address 10.0.0.7/32 dev ext0 valid 2s preferred 2s
 route 0.0.0.0/0 via 10.0.0.1 dev ext0 table 7000 metric 10
 route 10.0.0.0/24 dev ext0 table 7000 metric 10
@@ -168,51 +172,56 @@ route ::/0 via fd00::1 dev ext1 table 7001 metric 10
 route fd00::/64 dev ext1 table 7001 metric 10
 rule 7000 from 10.0.0.0/24 table 7000
 rule 7000 from fd00::/64 table 7001`},
-			{does: "another subnet goes, and this one keeps its table",
-				desired: Desired{Routes: []SubnetRoute{six}},
-				done: `
+		{does: "another subnet goes, and this one keeps its table",
+			desired: Desired{Routes: []SubnetRoute{six}},
+			done: `
 remove address 10.0.0.7/32 dev ext0 valid 2s preferred 2s
 remove rule 7000 from 10.0.0.0/24 table 7000
 remove route 0.0.0.0/0 via 10.0.0.1 dev ext0 table 7000 metric 10
 remove route 10.0.0.0/24 dev ext0 table 7000 metric 10
 remove route 192.168.0.0/16 via 10.0.0.2 dev ext0 table 7000 metric 10`,
-				state: `
+			state: `
 route ::/0 via fd00::1 dev ext1 table 7001 metric 10
 route fd00::/64 dev ext1 table 7001 metric 10
 rule 7000 from fd00::/64 table 7001`},
-		}},
-		{"two interfaces in one subnet", []step{
-			{does: "both carry replies; a gateway that contradicts the first is reported and not used",
-				desired: Desired{Routes: []SubnetRoute{gateway, second, other}},
-				done: `
+	}},
+	{"two interfaces in one subnet", []planStep{
+		{does: "both carry replies; a gateway that contradicts the first is reported and not used",
+			desired: Desired{Routes: []SubnetRoute{viaOne, onSecond, viaOther}},
+			done: `
 add route 0.0.0.0/0 via 10.0.0.1 dev ext0 table 7000 metric 10
 add route 10.0.0.0/24 dev ext0 table 7000 metric 10
 add route 0.0.0.0/0 via 10.0.0.1 dev ext1 table 7000 metric 11
 add route 10.0.0.0/24 dev ext1 table 7000 metric 11
 add rule 7000 from 10.0.0.0/24 table 7000`,
-				refused: `two gateways for 0.0.0.0/0 on ext0: 10.0.0.1 is used, 10.0.0.254 is not`,
-				state: `
+			refused: `two gateways for 0.0.0.0/0 on ext0: 10.0.0.1 is used, 10.0.0.254 is not`,
+			state: `
 route 0.0.0.0/0 via 10.0.0.1 dev ext0 table 7000 metric 10
 route 0.0.0.0/0 via 10.0.0.1 dev ext1 table 7000 metric 11
 route 10.0.0.0/24 dev ext0 table 7000 metric 10
 route 10.0.0.0/24 dev ext1 table 7000 metric 11
 rule 7000 from 10.0.0.0/24 table 7000`},
-			{does: "without carrier one of them carries none",
-				before:  func(k *linktest.Fake) { k.SetCarrier("ext0", false) },
-				desired: Desired{Routes: []SubnetRoute{gateway, second}},
-				done: `
+		{does: "without carrier one of them carries none",
+			before:  func(k *linktest.Fake) { k.SetCarrier("ext0", false) },
+			desired: Desired{Routes: []SubnetRoute{viaOne, onSecond}},
+			done: `
 remove route 0.0.0.0/0 via 10.0.0.1 dev ext0 table 7000 metric 10
 remove route 10.0.0.0/24 dev ext0 table 7000 metric 10
 remove route 0.0.0.0/0 via 10.0.0.1 dev ext1 table 7000 metric 11
 remove route 10.0.0.0/24 dev ext1 table 7000 metric 11
 add route 0.0.0.0/0 via 10.0.0.1 dev ext1 table 7000 metric 10
 add route 10.0.0.0/24 dev ext1 table 7000 metric 10`,
-				state: `
+			state: `
 route 0.0.0.0/0 via 10.0.0.1 dev ext1 table 7000 metric 10
 route 10.0.0.0/24 dev ext1 table 7000 metric 10
 rule 7000 from 10.0.0.0/24 table 7000`},
-		}},
-	} {
+	}},
+}
+
+// Each step sets a desired state on the kernel that the steps before left, and shows what was done and the whole state
+// of the kernel afterwards.
+func TestPlan(t *testing.T) {
+	for _, story := range planStories {
 		t.Run(story.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // lifetimes stand still
 				k, mine := testKernel(), map[netip.Addr]string{}

@@ -90,7 +90,12 @@ func New(o Options) *Reconciler {
 // What could not be done is tried again in the background; Changed and Status tell of it. Holdings with Probe are
 // added last, after asking the link; the others do not wait for them.
 func (r *Reconciler) Set(ctx context.Context, d Desired) Result {
-	silences := r.silences.Load()
+	return r.setUnder(ctx, d, r.silences.Load())
+}
+
+// setUnder is Set for a caller who decided when the node had been silenced so many times: a silence that came while an
+// earlier Set was still running ends the right of one that waits behind it, too.
+func (r *Reconciler) setUnder(ctx context.Context, d Desired, silences uint64) Result {
 	r.setting.Lock()
 	defer r.setting.Unlock()
 	r.mu.Lock()
@@ -110,6 +115,9 @@ func (r *Reconciler) Set(ctx context.Context, d Desired) Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer notify(r.wake)
+	if r.silences.Load() != silences {
+		r.dropMoving() // whoever comes first of the two, the result must not show what is about to go
+	}
 	return r.resultSince(before, result.taken, d)
 }
 
@@ -164,6 +172,9 @@ func (r *Reconciler) resultSince(before map[netip.Addr]Holding, taken []netip.Ad
 	if len(result.Failed) == 0 {
 		result.Failed = nil
 	}
+	if len(result.Taken) == 0 {
+		result.Taken = nil
+	}
 	slices.SortFunc(result.Released, netip.Addr.Compare)
 	slices.SortFunc(result.Taken, netip.Addr.Compare)
 	return result
@@ -197,15 +208,16 @@ func (r *Reconciler) Changed() <-chan struct{} { return r.changed }
 // What cannot be removed is tried again by Run and leaves by its lifetime at the latest.
 func (r *Reconciler) Silence(reason string) {
 	r.silences.Add(1)
+	r.mu.Lock()
 	dropped := r.dropMoving()
+	r.mu.Unlock()
+	r.metrics.silences.Inc()
 	notify(r.wake)
 	r.log.Warn("silenced: dropped all moving addresses", "reason", reason, "addresses", dropped)
 }
 
-// dropMoving removes all addresses with a lifetime and the wish for them, and returns how many there were.
+// dropMoving removes all addresses with a lifetime and the wish for them, and returns how many there were. r.mu is held.
 func (r *Reconciler) dropMoving() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var operations []link.Operation
 	for a, h := range r.held {
 		if h.Lifetime {
@@ -228,7 +240,6 @@ func (r *Reconciler) dropMoving() int {
 			delete(r.held, a)
 		}
 	}
-	r.metrics.silences.Inc()
 	r.metrics.held.Set(float64(len(r.held)))
 	r.reportConflicts(r.now())
 	return len(operations)

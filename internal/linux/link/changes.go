@@ -94,10 +94,10 @@ func parseChange(m syscall.NetlinkMessage) (Change, bool) {
 		if len(m.Data) < unix.SizeofIfInfomsg {
 			return Change{}, false
 		}
-		running := binary.NativeEndian.Uint32(m.Data[8:])&unix.IFF_RUNNING != 0
+		carrier := hasCarrier(binary.NativeEndian.Uint32(m.Data[8:]))
 		return Change{
 			Kind: LinkChanged, Interface: int(int32(binary.NativeEndian.Uint32(m.Data[4:]))),
-			Carrier: running && m.Header.Type == unix.RTM_NEWLINK,
+			Carrier: carrier && m.Header.Type == unix.RTM_NEWLINK,
 		}, true
 	case unix.RTM_DELADDR:
 		if len(m.Data) < unix.SizeofIfAddrmsg {

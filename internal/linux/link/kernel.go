@@ -70,11 +70,18 @@ func (k *Kernel) Interfaces() ([]Interface, error) {
 		list = append(list, Interface{
 			Name: a.Name, Index: a.Index, MAC: a.HardwareAddr, MTU: a.MTU,
 			Up:       a.RawFlags&unix.IFF_UP != 0,
-			Carrier:  a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_RUNNING != 0,
+			Carrier:  hasCarrier(a.RawFlags),
 			Ethernet: a.EncapType == "ether" && len(a.HardwareAddr) == 6,
 		})
 	}
 	return list, nil
+}
+
+// hasCarrier judges the flags of a device. The kernel takes IFF_LOWER_UP away at once, and IFF_RUNNING up to a second
+// later; it gives IFF_RUNNING last, when the device can send.
+func hasCarrier(flags uint32) bool {
+	const all = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
+	return flags&all == all
 }
 
 // Addresses lists the addresses of every interface, IPv4 first, in the kernel's order. IPv6 link-local addresses are

@@ -144,18 +144,22 @@ func TestInterfacesAndCarrier(t *testing.T) {
 			}
 			return ext0, lo
 		}
-		ext0, lo := carrier()
-		if !ext0.Up || !ext0.Carrier || !ext0.Ethernet || len(ext0.MAC) != 6 || ext0.MTU != 1500 {
-			t.Errorf("ext0 is %+v, want an Ethernet interface that works", ext0)
-		}
-		if lo.Ethernet {
-			t.Errorf("lo is %+v, want it not to be Ethernet", lo)
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		changes := make(chan link.Change, 100)
 		go func() { _ = k.Changes(ctx, func(c link.Change) { changes <- c }) }()
 		<-changes
+		ext0, lo := carrier()
+		for !ext0.Carrier { // the kernel takes a moment after setting it up, and says so
+			<-changes
+			ext0, lo = carrier()
+		}
+		if !ext0.Up || !ext0.Ethernet || len(ext0.MAC) != 6 || ext0.MTU != 1500 {
+			t.Errorf("ext0 is %+v, want an Ethernet interface that works", ext0)
+		}
+		if lo.Ethernet {
+			t.Errorf("lo is %+v, want it not to be Ethernet", lo)
+		}
 		setDown(t, k, "ext0-peer")
 		for ext0.Carrier {
 			<-changes

@@ -26,7 +26,7 @@ type Interface struct {
 	Index    int
 	MAC      net.HardwareAddr // current hardware address; empty where the device has none
 	Up       bool             // administratively up
-	Carrier  bool             // up, and the lower layer works (IFF_RUNNING)
+	Carrier  bool             // up, and the lower layer works: it can send
 	MTU      int              // bytes
 	Ethernet bool             // speaks Ethernet: ARP and neighbour discovery frames can be sent on it
 }
