@@ -44,7 +44,7 @@ type names interface {
 }
 
 // SetView turns the world into what names are answered from.
-func (s *answers) SetView(w *steering.World, standing tenure.Standing, now time.Time) {
+func (s *answers) SetView(w *steering.World, now time.Time) {
 	config := w.Config
 	v := &dns.View{
 		Ready: s.loop.ready(), ServerTTL: config.Settings.ServerTTL, NegativeTTL: config.Settings.NegativeTTL,
@@ -130,8 +130,8 @@ func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool
 		}
 		configured, _ := w.Config.Node(m.LNN)
 		nodes = append(nodes, dns.Node{
-			LNN: m.LNN, Name: configured.Name, Weight: w.Config.Weight(pool, m.LNN), Addresses: owned,
-			Eligible: why == "", Why: why, Load: w.Nodes[m.LNN].Loads[m], Sampled: s.loads.Sampled(m.LNN),
+			LNN: m.LNN, Name: configured.Name, Weight: w.Weight(pool, m.LNN), Addresses: owned,
+			Eligible: why == "", Why: why, Load: w.Loads[id][m], Sampled: s.loads.Sampled(m.LNN),
 		})
 	}
 	return nodes

@@ -199,5 +199,5 @@ func weightIn(w *steering.World, id cluster.PoolID, lnn int) int {
 	if !ok {
 		return 1
 	}
-	return w.Config.Weight(pool, lnn)
+	return w.Weight(pool, lnn)
 }

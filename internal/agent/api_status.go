@@ -354,8 +354,8 @@ func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, m 
 	given := givable(w, id, m)
 	why := steering.NotGiven(w, id, m, len(given), s.now())
 	node := &holdfastv1.PoolNode{
-		Name: nameOf(w, m.LNN), Lnn: int32(m.LNN), Weight: int32(w.Config.Weight(pool, m.LNN)), In: why == "", Why: why,
-		Suspended: slices.Contains(pool.SuspendedNodes, m.LNN), Load: loadMessage(w.Nodes[m.LNN].Loads[m], 0),
+		Name: nameOf(w, m.LNN), Lnn: int32(m.LNN), Weight: int32(w.Weight(pool, m.LNN)), In: why == "", Why: why,
+		Suspended: slices.Contains(pool.SuspendedNodes, m.LNN), Load: loadMessage(w.Loads[id][m], 0),
 	}
 	if node.In {
 		node.Why = "up, fit and holding addresses"

@@ -32,7 +32,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.loads = load.NewBoard(a.registry)
 	a.checks = verdict.NewRunner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
-		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), needs: map[string]time.Time{},
+		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
 		moveFrom: map[netip.Addr]moveEnds{}, reported: map[int]string{},
 	}
 	others := otherNodes(config, a.self.LNN)

@@ -34,7 +34,7 @@ func (a *Agent) measure(ctx context.Context) {
 			sample, err := sampler.Sample(ownAddresses(v.world), v.world.Config.Settings.ClientPorts)
 			if err == nil {
 				a.loads.Put(sample, a.now())
-				a.loop.note()
+				a.loop.noteLoad()
 				a.send(ctx, v.world, sample, sequence.Add(1), interval)
 			}
 		} else {
@@ -140,7 +140,7 @@ func (s peerService) Sample(ctx context.Context, r *holdfastv1.SampleRequest) (*
 	}
 	if s.loads.Put(sample, s.now()) == load.Fresh {
 		s.answers.noteRate(node.LNN, r.AnswersPerSecond)
-		s.loop.note()
+		s.loop.noteLoad()
 	}
 	return &holdfastv1.SampleResponse{}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
@@ -17,10 +18,11 @@ import (
 
 // How the loop paces itself.
 const (
-	rankStep     = 40 * time.Millisecond // later ranks propose later, so that many nodes do not write at once
-	settleLimit  = 5 * time.Second       // how long a starting cluster waits for nodes that are configured but not heard
-	lookAgain    = 5 * time.Second       // the loop looks at everything so often although nothing happened
-	evaluateStep = 2 * time.Millisecond  // what happens within this is looked at together
+	rankStep      = 40 * time.Millisecond // later ranks propose later, so that many nodes do not write at once
+	settleLimit   = 5 * time.Second       // how long a starting cluster waits for nodes that are configured but not heard
+	lookAgain     = 5 * time.Second       // the loop looks at everything so often although nothing happened
+	loadsTogether = 50 * time.Millisecond // samples that come within this are taken together
+	evaluateStep  = 2 * time.Millisecond  // what happens within this is looked at together
 )
 
 // loop is the one place where what this node knows becomes what it does: batches of the store, the right to hold, checks,
@@ -28,18 +30,20 @@ const (
 // It decides nothing itself: steering does.
 type loop struct {
 	*Agent
-	replica    *replica
-	notes      chan struct{} // something outside the store changed
-	generation uint64
-	wanted     []steering.Holding
-	routesOf   *cluster.Config      // whose routes the last wish has
-	checksOf   *cluster.Config      // whose checks run
-	needs      map[string]time.Time // when the need for a change of a key arose
-	wasReady   bool
-	readySince time.Time
-	wakeAt     time.Time
-	moveFrom   map[netip.Addr]moveEnds
-	reported   map[int]string // what was last said of each node, for the events
+	replica      *replica
+	notes        chan struct{} // something outside the store changed
+	loadNotes    chan struct{} // samples came in
+	loadsPending atomic.Bool
+	generation   uint64
+	wanted       []steering.Holding
+	routesOf     *cluster.Config      // whose routes the last wish has
+	checksOf     *cluster.Config      // whose checks run
+	needs        map[string]time.Time // when the need for a change of a key arose
+	wasReady     bool
+	readySince   time.Time
+	wakeAt       time.Time
+	moveFrom     map[netip.Addr]moveEnds
+	reported     map[int]string // what was last said of each node, for the events
 }
 
 // note says that something changed; it never blocks.
@@ -64,6 +68,9 @@ func (l *loop) run(ctx context.Context, batches <-chan store.Batch) {
 			}
 			l.take(ctx, batch)
 		case <-l.notes:
+		case <-l.loadNotes:
+			l.refreshLoads()
+			continue
 		case <-timer.C:
 		}
 		l.drain(ctx, batches)
@@ -141,6 +148,34 @@ func otherNodes(config *cluster.Config, self int) []int {
 	return others
 }
 
+// noteLoad says that a sample came in. Many come together; the names see them a moment later, and nothing else is looked at.
+func (l *loop) noteLoad() {
+	if l.loadsPending.Swap(true) {
+		return
+	}
+	time.AfterFunc(loadsTogether, func() {
+		l.loadsPending.Store(false)
+		select {
+		case l.loadNotes <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// refreshLoads gives the names the last measurements.
+func (l *loop) refreshLoads() {
+	if l.replica.config == nil || !l.replica.synced {
+		return
+	}
+	now := l.now()
+	w := l.world(now)
+	l.answers.SetView(w, now)
+	l.publish(w, l.tenancy.Standing(), l.tenancy.Incarnation(), l.applier.Last(), now)
+	if !l.wasReady {
+		l.note() // it may be what this node waited for
+	}
+}
+
 // evaluate looks at everything and acts.
 func (l *loop) evaluate(ctx context.Context) {
 	if l.replica.config == nil || !l.replica.synced {
@@ -166,7 +201,7 @@ func (l *loop) evaluate(ctx context.Context) {
 		l.checks.Set(l.checkTargets(w))
 	}
 	l.tenancy.Publish(l.ownReport(now))
-	l.answers.SetView(w, standing, now)
+	l.answers.SetView(w, now)
 	l.publish(w, standing, incarnation, last, now)
 }
 
@@ -178,13 +213,15 @@ func (l *loop) world(now time.Time) *steering.World {
 		Pools: l.replica.statements(), Services: l.replica.serviceStatements(), Idle: map[netip.Addr]bool{},
 	}
 	for _, node := range config.Nodes {
-		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name}
+		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
 	}
 	for lnn, entry := range l.replica.members {
-		w.Nodes[lnn] = l.presentNode(lnn, entry)
+		w.Nodes[lnn] = l.presentNode(w.Nodes[lnn], lnn, entry)
 	}
 	for lnn, gone := range l.replica.gone {
-		w.Nodes[lnn] = steering.Node{LNN: lnn, Name: gone.name, Incarnation: gone.incarnation, AbsentSince: gone.since, Over: l.tower.Down(lnn), Left: gone.left}
+		node := w.Nodes[lnn]
+		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, l.tower.Down(lnn), gone.left
+		w.Nodes[lnn] = node
 	}
 	l.unseenOwners(w)
 	l.addLoads(w, now)
@@ -223,13 +260,13 @@ func (l *loop) unseenOwners(w *steering.World) {
 	}
 }
 
-func (l *loop) presentNode(lnn int, entry memberEntry) steering.Node {
+// presentNode adds to what the configuration says of a node what its own report says.
+func (l *loop) presentNode(node steering.Node, lnn int, entry memberEntry) steering.Node {
 	r := entry.record
-	node := steering.Node{
-		LNN: lnn, Name: r.Name, Present: true, Incarnation: r.Incarnation, Over: r.Incarnation - 1, // what was found Down and yet came back under a lease is judged by that lease
-		Ready: r.Ready, Leaving: r.Leaving, Faults: r.Faults, PoolFaults: map[cluster.PoolID]string{},
-		FitSince: entry.fitSince, Outage: time.Duration(r.OutageMS) * time.Millisecond, HoldDown: time.Duration(r.HoldDownMS) * time.Millisecond,
-	}
+	node.LNN, node.Name, node.Present, node.Incarnation, node.Ready, node.Leaving = lnn, r.Name, true, r.Incarnation, r.Ready, r.Leaving
+	node.Over = r.Incarnation - 1 // what was found Down and yet came back under a lease is judged by that lease
+	node.Faults, node.PoolFaults = r.Faults, map[cluster.PoolID]string{}
+	node.FitSince, node.Outage, node.HoldDown = entry.fitSince, time.Duration(r.OutageMS)*time.Millisecond, time.Duration(r.HoldDownMS)*time.Millisecond
 	_, node.Draining = l.replica.drains[lnn]
 	for id, why := range r.PoolFaults {
 		if parsed, err := cluster.NewPoolID(id); err == nil {
@@ -290,31 +327,21 @@ func (l *loop) moveEnds(w *steering.World, holdings []steering.Holding) map[neti
 
 // addLoads puts the last measurements into the world.
 func (l *loop) addLoads(w *steering.World, now time.Time) {
+	interval := w.Config.Settings.SampleInterval
+	w.Loads = map[cluster.PoolID]map[cluster.Member]placement.Load{}
 	for _, id := range w.Config.Pools() {
-		for _, member := range w.Config.Members(id) {
-			node := w.Nodes[member.LNN]
-			if node.Loads == nil {
-				node.Loads = map[cluster.Member]placement.Load{}
-			}
-			node.Loads[member] = l.loads.Of(member.LNN, member.Interface, ownedBy(w.Pools[id], member), now, w.Config.Settings.SampleInterval)
-			w.Nodes[member.LNN] = node
-		}
-	}
-	for _, record := range w.Pools {
-		for addr, st := range record {
-			if load := l.loads.Of(st.Owner.LNN, st.Owner.Interface, []netip.Addr{addr}, now, w.Config.Settings.SampleInterval); load.Known && !load.Stale && load.Connections == 0 {
+		owned := map[cluster.Member][]netip.Addr{}
+		for addr, st := range w.Pools[id] {
+			member := st.Owner.Member()
+			owned[member] = append(owned[member], addr)
+			load := l.loads.Of(member.LNN, member.Interface, []netip.Addr{addr}, now, interval)
+			if load.Known && !load.Stale && load.Connections == 0 {
 				w.Idle[addr] = true
 			}
 		}
-	}
-}
-
-func ownedBy(record tenure.Record, member cluster.Member) []netip.Addr {
-	var owned []netip.Addr
-	for addr, st := range record {
-		if st.Owner.Member() == member {
-			owned = append(owned, addr)
+		w.Loads[id] = map[cluster.Member]placement.Load{}
+		for _, member := range w.Config.Members(id) {
+			w.Loads[id][member] = l.loads.Of(member.LNN, member.Interface, owned[member], now, interval)
 		}
 	}
-	return owned
 }

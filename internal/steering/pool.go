@@ -34,7 +34,11 @@ func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Prop
 	}
 	request := poolRequest(w, id, pool, now)
 	result := allocate(pool, request)
-	if pool.AllocMethod == cluster.AllocDynamic {
+	if asked {
+		overruleHoldDown(request.Candidates)
+	}
+	// What must move goes first; whether more may move for evenness is looked at when that is done.
+	if pool.AllocMethod == cluster.AllocDynamic && (asked || len(result.Moves) == 0) {
 		moves, again, may := mayRebalance(w, pool, request, asked, now)
 		if may {
 			result = moves
@@ -59,6 +63,15 @@ func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Prop
 	}
 	p.finish(w)
 	return p, wait, true
+}
+
+// overruleHoldDown lets a node that came back lately be given addresses: an operator asked.
+func overruleHoldDown(candidates []placement.Candidate) {
+	for i := range candidates {
+		if candidates[i].HoldDown {
+			candidates[i].HoldDown, candidates[i].Why = false, ""
+		}
+	}
 }
 
 // poolRequest is the question to placement: who are the candidates, and who has what. An address in motion counts as

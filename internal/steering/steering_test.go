@@ -104,6 +104,9 @@ func TestHoldDownDelaysTheReturnAndSaysWhenToLookAgain(t *testing.T) {
 	if _, wait, _ := ProposePool(m.world(2), poolID, false, m.now.Add(time.Second)); wait != 3*time.Second {
 		t.Errorf("the next look is in %s, want 3s", wait)
 	}
+	if p, _, ok := ProposePool(m.world(2), poolID, true, m.now); !ok || len(p.Moves) != 2 {
+		t.Errorf("an operator's request overrules the hold-down; it would move %v", p.Moves)
+	}
 	m.now = m.now.Add(4 * time.Second)
 	m.settle()
 	expect(t, "after it", m.spread(), map[int]int{1: 2, 2: 2, 3: 2})

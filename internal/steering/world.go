@@ -23,6 +23,8 @@ import (
 type Node struct {
 	LNN         int
 	Name        string
+	Weight      int                // its own weight in the configuration; 0 counts as 1
+	Witness     bool               // it hosts nothing
 	Present     bool               // its member record is in the store, under a live lease
 	Incarnation tenure.Incarnation // of the member record; the last one seen when the node is not present
 	Over        tenure.Incarnation // every incarnation up to this one is known to be over
@@ -32,7 +34,6 @@ type Node struct {
 	Left        bool               // its agent was stopped in an orderly way
 	Faults      map[string]string  // interface to what is wrong with it; a missing interface is fit
 	PoolFaults  map[cluster.PoolID]string
-	Loads       map[cluster.Member]placement.Load
 	AbsentSince time.Time     // when the member record went, by the observing node's clock; zero when present
 	FitSince    time.Time     // when it last became ready and not draining, by the observing node's clock
 	Outage      time.Duration // how long it was away before that
@@ -52,8 +53,9 @@ type World struct {
 	Nodes    map[int]Node
 	Pools    map[cluster.PoolID]tenure.Record
 	Services map[ServiceKey]tenure.Statement
-	Idle     map[netip.Addr]bool // addresses that are known to have no connection
-	Settling bool                // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
+	Loads    map[cluster.PoolID]map[cluster.Member]placement.Load // connections are those to the pool's own addresses
+	Idle     map[netip.Addr]bool                                  // addresses that are known to have no connection
+	Settling bool                                                 // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 }
 
 // Claim is the claim under which a member may be put on record now; zero when its node is not present.
@@ -104,10 +106,11 @@ func (w *World) UnfitFor(id cluster.PoolID, m cluster.Member) string {
 	if why := w.Unfit(m); why != "" {
 		return why
 	}
-	if node, configured := w.Config.Node(m.LNN); configured && node.Witness {
+	node := w.Nodes[m.LNN]
+	if node.Witness {
 		return "it is a witness and hosts nothing"
 	}
-	return w.Nodes[m.LNN].PoolFaults[id]
+	return node.PoolFaults[id]
 }
 
 // Candidates are the members of a pool as placement sees them.
@@ -120,8 +123,8 @@ func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candida
 	candidates := make([]placement.Candidate, 0, len(members))
 	for _, m := range members {
 		candidate := placement.Candidate{
-			Member: m, Node: w.nodeName(m.LNN), Weight: w.Config.Weight(pool, m.LNN),
-			Why: w.UnfitFor(id, m), Load: w.Nodes[m.LNN].Loads[m],
+			Member: m, Node: w.nodeName(m.LNN), Weight: w.Weight(pool, m.LNN),
+			Why: w.UnfitFor(id, m), Load: w.Loads[id][m],
 		}
 		candidate.Fit = candidate.Why == ""
 		if left := w.heldDown(m.LNN, now); candidate.Fit && left > 0 {
@@ -131,6 +134,14 @@ func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candida
 		candidates = append(candidates, candidate)
 	}
 	return candidates
+}
+
+// Weight is a node's weight in a pool: the pool's word, or its own.
+func (w *World) Weight(pool *cluster.Pool, lnn int) int {
+	if weight, set := pool.Weights[lnn]; set {
+		return weight
+	}
+	return max(w.Nodes[lnn].Weight, 1)
 }
 
 // heldDown is how long a node that came back must still stay fit before it is given anything.
@@ -143,10 +154,10 @@ func (w *World) heldDown(lnn int, now time.Time) time.Duration {
 }
 
 func (w *World) nodeName(lnn int) string {
-	if node, configured := w.Config.Node(lnn); configured {
+	if node := w.Nodes[lnn]; node.Name != "" {
 		return node.Name
 	}
-	return fmt.Sprintf("node with number %d", lnn)
+	return fmt.Sprintf("node %d", lnn)
 }
 
 // present are the nodes with a live lease, sorted: the order in which they propose.
