@@ -23,20 +23,6 @@ type form[V any] struct {
 
 func (f form[V]) accepts(k kind) bool { return k == f.kind || slices.Contains(f.also, k) }
 
-// bounded returns the form with one more bound.
-func (f form[V]) bounded(check func(V) error) form[V] {
-	inner := f.check
-	f.check = func(v V) error {
-		if inner != nil {
-			if err := inner(v); err != nil {
-				return err
-			}
-		}
-		return check(v)
-	}
-	return f
-}
-
 // wholeNumber is an integer within inclusive bounds.
 func wholeNumber[V ~int | ~uint16 | ~uint32](low, high int64) form[V] {
 	noun := fmt.Sprintf("a whole number from %d to %d", low, high)

@@ -242,7 +242,7 @@ func (m *Member) fail(err error) {
 		m.options.Board.Set(full, m.options.Name, m.err.Error(), time.Now())
 	}
 	m.stopOnce.Do(func() { close(m.stopped) })
-	go m.shutDown()
+	go func() { _ = m.shutDown() }() // Close waits for it and gives its error
 }
 
 // Ready is closed once the member has taken part in a majority.

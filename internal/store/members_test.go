@@ -58,30 +58,28 @@ func beMember(text string) int {
 	}
 	fmt.Println("listening")
 	orders := bufio.NewScanner(os.Stdin)
-	for {
-		more := make(chan bool, 1)
-		go func() { more <- orders.Scan() }()
-		select {
-		case <-member.Stopped():
-			fmt.Println("stopped:", member.Err())
-			if !<-more {
-				return closeMember(member)
-			}
-		case again := <-more:
-			if !again {
-				return closeMember(member)
-			}
+	more := make(chan bool, 1)
+	go func() { more <- orders.Scan() }()
+	select {
+	case <-member.Stopped():
+		fmt.Println("stopped:", member.Err())
+		if !<-more {
+			return closeMember(member)
 		}
-		// The only order is a new size for the disk, and to start again on it, in the same mount namespace.
-		if err := mountDisk(options.Dir, syscall.MS_REMOUNT, orders.Text()); err != nil {
-			fmt.Println(err)
-			return 1
+	case again := <-more:
+		if !again {
+			return closeMember(member)
 		}
-		_ = os.Unsetenv(diskEnvironment)
-		err := syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+	}
+	// The only order is a new size for the disk, and to start again on it, in the same mount namespace.
+	if err := mountDisk(options.Dir, syscall.MS_REMOUNT, orders.Text()); err != nil {
 		fmt.Println(err)
 		return 1
 	}
+	_ = os.Unsetenv(diskEnvironment)
+	err = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+	fmt.Println(err)
+	return 1
 }
 
 func closeMember(member *store.Member) int {
@@ -246,20 +244,6 @@ func (c *cluster) kill(i int) {
 	for range p.lines { // until its output has ended
 	}
 	_ = p.command.Wait()
-}
-
-// stop ends member i in order.
-func (c *cluster) stop(i int) {
-	c.Helper()
-	p := c.running[i]
-	c.running[i] = nil
-	_ = p.stdin.Close()
-	for line := range p.lines {
-		c.Log(line)
-	}
-	if err := p.command.Wait(); err != nil {
-		c.Errorf("stopping member %d: %v", i, err)
-	}
 }
 
 // freeze stops member i's process without ending it; thaw lets it go on.

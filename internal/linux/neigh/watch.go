@@ -112,7 +112,7 @@ func (l *listener) read(ctx context.Context, conn *packet.Conn, parse func([]byt
 		n, _, err := conn.ReadFrom(frame)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was called off
 		case errors.Is(err, unix.ENETDOWN):
 			if now, _, err := l.announcer.device(l.device.Name); err != nil {
 				return err

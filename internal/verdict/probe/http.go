@@ -82,14 +82,14 @@ func (p web) get(ctx context.Context, conn net.Conn) (int, error) {
 	bounded := &io.LimitedReader{R: conn, N: maxHeader}
 	reader := bufio.NewReader(bounded)
 	for {
-		response, err := http.ReadResponse(reader, request)
+		response, err := http.ReadResponse(reader, request) //nolint:bodyclose // the body goes with the connection
 		switch {
 		case err != nil && bounded.N <= 0:
 			return 0, fmt.Errorf("the response header is longer than %d bytes", maxHeader)
 		case err != nil:
 			return 0, fmt.Errorf("reading the response: %w", err)
 		case response.StatusCode >= 200 || response.StatusCode == http.StatusSwitchingProtocols:
-			return response.StatusCode, nil // the body goes with the connection
+			return response.StatusCode, nil
 		}
 	}
 }
