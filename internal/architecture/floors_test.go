@@ -1,0 +1,206 @@
+package architecture
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// floors says which packages of ours each package may import. Imports point down only, so a package may name only those
+// that stand further down in this list. A package that is not here may not exist.
+var floors = []struct {
+	folder string
+	may    []string
+}{
+	{"cmd/holdfast", []string{"internal/cli", "internal/agent", "internal/lab"}},
+
+	// One node: it assembles the rooms and owns their lifetimes.
+	{"internal/agent", []string{
+		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/tenure", "internal/placement",
+		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/problem", "internal/cluster",
+		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/counters", "internal/linux/boottime",
+	}},
+	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
+	// the first certificates, before there is an agent that could be asked.
+	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster"}},
+	// The lab runs the binary and looks at it from outside.
+	{"internal/lab", []string{"internal/identity", "internal/cluster"}},
+
+	// What should change next: the deciding packages put together, still pure.
+	{"internal/steering", []string{"internal/tenure", "internal/placement", "internal/cluster"}},
+
+	// The services. They never know each other.
+	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh"}},
+	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster"}},
+
+	// What they rest on. Load hands its figures over as placement reads them.
+	{"internal/load", []string{"internal/placement", "internal/problem", "internal/cluster"}},
+	{"internal/verdict", []string{"internal/verdict/probe", "internal/problem", "internal/cluster"}},
+	{"internal/verdict/probe", []string{"internal/verdict/oncrpc", "internal/cluster"}},
+	{"internal/verdict/oncrpc", nil},
+	{"internal/tenure", []string{"internal/problem", "internal/cluster"}},
+	{"internal/placement", []string{"internal/problem", "internal/cluster"}},
+	{"internal/store/storetest", []string{"internal/store"}},
+	{"internal/store", []string{"internal/problem"}},
+	{"internal/identity", []string{"internal/problem"}},
+	{"internal/api", []string{"internal/api/holdfastv1/holdfastv1connect", "internal/api/holdfastv1"}},
+	{"internal/api/holdfastv1/holdfastv1connect", []string{"internal/api/holdfastv1"}},
+	{"internal/api/holdfastv1", nil},
+
+	// The ground: these know nothing of the rest.
+	{"internal/linux/link/linktest", []string{"internal/linux/link"}},
+	{"internal/linux/link", nil},
+	{"internal/linux/neigh/neightest", []string{"internal/linux/neigh"}},
+	{"internal/linux/neigh", nil},
+	{"internal/linux/sockdiag", nil},
+	{"internal/linux/counters", nil},
+	{"internal/linux/boottime", nil},
+	{"internal/problem", nil},
+	{"internal/cluster", nil},
+
+	{"internal/architecture", nil},
+	{"scripts/testreport", nil},
+}
+
+// fences says which folders, with what is below them, may import a library or a part of the standard library. Every
+// library that the product's packages import is here.
+var fences = []struct {
+	library string
+	may     []string
+	why     string
+}{
+	{"github.com/vishvananda/netlink", []string{"internal/linux"}, "only internal/linux touches the kernel's network"},
+	{"github.com/mdlayher/packet", []string{"internal/linux"}, "only internal/linux touches the kernel's network"},
+	{"golang.org/x/net/bpf", []string{"internal/linux"}, "only internal/linux touches the kernel's network"},
+	{"go.etcd.io", []string{"internal/store"}, "etcd is behind the store's interface"},
+	{"google.golang.org/grpc", []string{"internal/store"}, "etcd's protocol is behind the store's interface"},
+	{"go.uber.org/zap", []string{"internal/store"}, "it is etcd's logger; ours is log/slog"},
+	{"github.com/goccy/go-yaml", []string{"internal/cluster", "internal/lab"}, "the operator's file is read by internal/cluster; the lab reads its own"},
+	{"connectrpc.com/connect", []string{"internal/api", "internal/agent", "internal/cli"}, "the contract is internal/api; the agent serves it and the commands call it"},
+	{"google.golang.org/protobuf", []string{"internal/api", "internal/agent", "internal/cli"}, "messages stay at the edges; inside are our own types"},
+	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/lab"}, "commands are defined where they are run"},
+	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
+	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain"},
+	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/verdict"}, "what decides counts nothing"},
+	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
+	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
+	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
+
+	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe"}, "HTTP is for the API, for checks and for the lab"},
+	{"os/exec", []string{"internal/address", "internal/lab", "internal/verdict/probe"}, "programs are run as hooks, as checks and by the lab"},
+	{"C", nil, "the binary is built without cgo"},
+	{"unsafe", []string{"internal/linux", "internal/api", "internal/lab"}, "only what speaks to the kernel may look at bytes as structures: links, the credentials of a socket, the lab's wires"},
+	{"log", []string{"internal/api"}, "log with the *slog.Logger that is passed in; net/http takes only the old kind, made from that"},
+	{"io/ioutil", nil, "it is superseded by io and os"},
+	{"math/rand", nil, "use math/rand/v2"},
+}
+
+// keepFloors finds imports that point up or sideways.
+func keepFloors(sources []source) []string {
+	rank, may := map[string]int{}, map[string][]string{}
+	for i, f := range floors {
+		rank[f.folder], may[f.folder] = i, f.may
+	}
+	var findings []string
+	for _, s := range sources {
+		if s.test && !strings.HasPrefix(s.path, "internal/") || strings.HasSuffix(s.path, "_test.go") {
+			continue
+		}
+		if _, known := rank[s.folder()]; !known {
+			findings = append(findings, s.path+": package "+s.folder()+" has no floor: give it one in internal/architecture/floors_test.go, and a room in ARCHITECTURE.md")
+			continue
+		}
+		for _, imported := range slices.Sorted(maps.Keys(s.imports())) {
+			target, ours := strings.CutPrefix(imported, module)
+			if ours && !slices.Contains(may[s.folder()], target) {
+				findings = append(findings, fmt.Sprintf("%s: %s may not import %s", s.at(s.imports()[imported]), s.folder(), target))
+			}
+		}
+	}
+	return findings
+}
+
+// keepFences finds imports of libraries where they do not belong.
+func keepFences(sources []source) []string {
+	var findings []string
+	for _, s := range sources {
+		if strings.HasSuffix(s.path, "_test.go") || strings.HasPrefix(s.path, "test/") || s.generated {
+			continue
+		}
+		for _, imported := range slices.Sorted(maps.Keys(s.imports())) {
+			if strings.HasPrefix(imported, module) {
+				continue
+			}
+			fenced := false
+			for _, fence := range fences {
+				if imported != fence.library && (!strings.HasPrefix(imported, fence.library+"/") || !isLibrary(fence.library)) {
+					continue
+				}
+				fenced = true
+				if !slices.ContainsFunc(fence.may, func(folder string) bool { return within(s.folder(), folder) }) {
+					findings = append(findings, fmt.Sprintf("%s: %s may not import %s: %s", s.at(s.imports()[imported]), s.folder(), imported, fence.why))
+				}
+			}
+			if !fenced && isLibrary(imported) {
+				findings = append(findings, fmt.Sprintf("%s: the library %s has no fence: say in internal/architecture/floors_test.go who may import it, and why", s.at(s.imports()[imported]), imported))
+			}
+		}
+	}
+	return findings
+}
+
+// isLibrary tells a library from the standard library: its first element has a dot.
+func isLibrary(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return strings.Contains(first, ".")
+}
+
+func within(folder, parent string) bool {
+	return folder == parent || strings.HasPrefix(folder, parent+"/")
+}
+
+func TestFloors(t *testing.T) { hold(t, keepFloors) }
+func TestFences(t *testing.T) { hold(t, keepFences) }
+
+// TestFloorsPointDown: the table itself allows only arrows that point down, so that no cycle of rooms can be written into it.
+func TestFloorsPointDown(t *testing.T) {
+	below := map[string]bool{}
+	for _, f := range slices.Backward(floors) {
+		for _, target := range f.may {
+			if !below[target] {
+				t.Errorf("%s may import %s, which does not stand below it", f.folder, target)
+			}
+		}
+		below[f.folder] = true
+	}
+}
+
+func TestFloorsCanBreak(t *testing.T) {
+	breaks(t, keepFloors, map[string]string{
+		"internal/cluster/a.go":      "package cluster\nimport _ \"" + module + "internal/agent\"",
+		"internal/cluster/a_test.go": "package cluster\nimport _ \"" + module + "internal/agent\"",
+		"internal/dns/a.go":          "package dns\nimport _ \"" + module + "internal/address\"",
+		"internal/dns/b.go":          "package dns\nimport _ \"" + module + "internal/cluster\"",
+		"internal/helpers/a.go":      "package helpers",
+	},
+		"internal/cluster/a.go:2: internal/cluster may not import internal/agent",
+		"internal/dns/a.go:2: internal/dns may not import internal/address",
+		"internal/helpers/a.go: package internal/helpers has no floor")
+}
+
+func TestFencesCanBreak(t *testing.T) {
+	breaks(t, keepFences, map[string]string{
+		"internal/address/a.go":      "package address\nimport _ \"github.com/vishvananda/netlink/nl\"",
+		"internal/address/a_test.go": "package address\nimport _ \"github.com/vishvananda/netlink\"",
+		"internal/linux/link/a.go":   "package link\nimport _ \"github.com/vishvananda/netlink\"",
+		"internal/dns/a.go":          "package dns\nimport (\n_ \"log\"\n_ \"log/slog\"\n)",
+		"internal/load/a.go":         "package load\nimport _ \"github.com/sirupsen/logrus\"",
+		"internal/store/a.go":        "package store\nimport _ \"C\"",
+	},
+		"internal/address/a.go:2: internal/address may not import github.com/vishvananda/netlink/nl",
+		"internal/dns/a.go:3: internal/dns may not import log",
+		"internal/load/a.go:2: the library github.com/sirupsen/logrus has no fence",
+		"internal/store/a.go:2: internal/store may not import C")
+}
