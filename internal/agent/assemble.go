@@ -37,12 +37,12 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	}
 	others := otherNodes(config, a.self.LNN)
 	a.peers.SetNodes(config.Nodes)
-	a.tower = newWatchtower(a.self.LNN, a.now, a.log)
+	a.tower = newWatchtower(a.self.LNN, spanOf(config.Settings), a.now, a.log)
 	a.tower.peers, a.tower.found, a.tower.others = e.confirms, a.foundDown, others
 	a.tenancy = &tenancy{
 		lnn: a.self.LNN, peers: e.asks, now: a.now, log: a.log, silence: a.silence, changed: a.loop.note, draw: a.draw,
-		wake: make(chan struct{}, 1), others: others,
-		member: memberRecord{Name: a.self.Name, Version: a.options.Version, LeaseMS: leaseTTL.Milliseconds()},
+		wake: make(chan struct{}, 1), others: others, span: spanOf(config.Settings),
+		member: memberRecord{Name: a.self.Name, Version: a.options.Version, LeaseMS: spanOf(config.Settings).lease().Milliseconds()},
 	}
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.peers.all, hooks: a.configuredHooks}
 	a.applier = &applier{

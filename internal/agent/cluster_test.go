@@ -320,7 +320,7 @@ func TestDeathOfANode(t *testing.T) {
 		c.kill(2)
 		died := time.Now()
 		c.eventually("4, 4, 4 on the survivors", func() bool { return c.spreadIs(4, 0, 4, 4) })
-		if gap := time.Since(died); gap > 2*leaseTTL {
+		if gap := time.Since(died); gap > 2*shortestLease {
 			t.Errorf("in virtual time it took %s, more than twice the lease", gap)
 		}
 		for addr, lnn := range c.snapshot() {
@@ -345,7 +345,7 @@ func TestAnOrderlyStopHandsOverFirst(t *testing.T) {
 			t.Errorf("it left %v on its interface", left)
 		}
 		c.eventually("4 each on the others", func() bool { return c.spreadIs(4, 4, 0, 4) })
-		if gap := time.Since(began); gap > leaseTTL {
+		if gap := time.Since(began); gap > shortestLease {
 			t.Errorf("handing over took %s: it waited for the lease", gap)
 		}
 	})

@@ -147,7 +147,7 @@ func (l *loop) ownReport(now time.Time) memberRecord {
 	report := memberRecord{
 		Name: l.self.Name, Version: l.options.Version, Ready: l.ready(), Leaving: l.leaving.Load(),
 		Faults: faults, PoolFaults: l.poolFaults(now), OutageMS: past.outage.Milliseconds(),
-		HoldDownMS: past.holdDown.Milliseconds(), LeaseMS: leaseTTL.Milliseconds(),
+		HoldDownMS: past.holdDown.Milliseconds(), LeaseMS: l.tenancy.Span().lease().Milliseconds(),
 	}
 	if l.applier.Last().generation == l.generation {
 		report.ConfigRevision = l.replica.configRevision

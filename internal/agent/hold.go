@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
@@ -18,12 +19,10 @@ import (
 // ended ones twice a second, so a death is noticed after one second at the earliest and about one and a half at the latest;
 // with the store's leader dead too, its election comes on top and the new leader gives every lease its full life again.
 const (
-	leaseTTL      = time.Second
-	renewEvery    = 250 * time.Millisecond
+	shortestLease = time.Second
+	longestSpan   = 10 * time.Second       // longer ones are refused: nobody may bind an observer for ever
 	renewTry      = 200 * time.Millisecond // one renewal; the next goes to another member of the store
 	leaseMargin   = 100 * time.Millisecond // lateness of timers, and the time that silencing takes
-	grantSpan     = time.Second
-	askPeersAfter = 400 * time.Millisecond // without a renewal for so long, the other nodes are asked as well
 	registerTry   = 2 * time.Second
 	registerPause = 200 * time.Millisecond
 	maxStartsKept = 16
@@ -31,6 +30,22 @@ const (
 	holdDownBase  = 2 * time.Second
 	holdDownMax   = 10 * time.Minute
 )
+
+// span is how long an acknowledgement of a node counts: as long as its heartbeats may fail, in the whole seconds of the store.
+type span time.Duration
+
+func spanOf(settings cluster.Settings) span {
+	asked := settings.HeartbeatInterval * time.Duration(settings.HeartbeatMultiplier)
+	return span(min(max(store.WholeSeconds(asked), shortestLease), longestSpan))
+}
+
+func (s span) lease() time.Duration { return time.Duration(s) }
+
+// renewEvery is how often it is renewed: three renewals in a row may fail.
+func (s span) renewEvery() time.Duration { return time.Duration(s) / 4 }
+
+// askPeersAfter is after how long without a renewal the other nodes are asked as well.
+func (s span) askPeersAfter() time.Duration { return time.Duration(s) * 2 / 5 }
 
 // tenancy keeps this node's right to hold: it draws incarnations, renews the lease, asks the other nodes when the store does
 // not answer, and calls silence the moment the right runs out. All methods are safe for concurrent use.
@@ -50,6 +65,7 @@ type tenancy struct {
 	renewed  time.Time // when the last successful renewal was sent; zero asks the other nodes at once
 	answered time.Time // the same, but kept
 	others   []int
+	span     span
 	member   memberRecord // what is published
 	written  memberRecord // what was last written under this lease
 	wake     chan struct{}
@@ -84,6 +100,13 @@ func (t *tenancy) StoreSilentFor() time.Duration {
 		return 0
 	}
 	return t.now().Sub(t.answered)
+}
+
+// Span is how long a lease lasts from the next one on.
+func (t *tenancy) Span() span {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.span
 }
 
 // Incarnation is the present one; 0 before the first registration.
@@ -123,11 +146,11 @@ func deadlineOf(standing tenure.Standing) int64 {
 	return standing.Until.UnixNano()
 }
 
-// SetObservers says who the other nodes are.
-func (t *tenancy) SetObservers(others []int) {
+// Configure says who the other nodes are, and how long a lease lasts from the next one on.
+func (t *tenancy) Configure(others []int, span span) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.others = others
+	t.others, t.span = others, span
 	if t.holder != nil {
 		t.step(tenure.ObserversChanged{Observers: others}, t.now())
 	}
@@ -178,7 +201,7 @@ func (t *tenancy) register(ctx context.Context) error {
 // the record's absence that the lease is gone.
 func (t *tenancy) attach(ctx context.Context) error {
 	sent := t.now()
-	lease, ttl, err := t.store.Grant(ctx, leaseTTL)
+	lease, ttl, err := t.store.Grant(ctx, t.Span().lease())
 	if err != nil {
 		return fmt.Errorf("asking for a lease: %w", err)
 	}
@@ -237,7 +260,7 @@ func (t *tenancy) keep(ctx context.Context) {
 		default: // the last one is still under way
 		}
 	}
-	ticker := time.NewTicker(renewEvery)
+	ticker := time.NewTicker(t.Span().renewEvery())
 	defer ticker.Stop()
 	for {
 		standing := t.Standing()
@@ -300,16 +323,16 @@ func (t *tenancy) renew(ctx context.Context) {
 func (t *tenancy) askPeers(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.holder == nil || t.now().Sub(t.renewed) < askPeersAfter {
+	if t.holder == nil || t.now().Sub(t.renewed) < t.span.askPeersAfter() {
 		return
 	}
-	incarnation := t.holder.Incarnation()
+	incarnation, span := t.holder.Incarnation(), t.span.lease()
 	for _, lnn := range t.others {
 		go func() {
-			try, cancel := context.WithTimeout(ctx, grantSpan)
+			try, cancel := context.WithTimeout(ctx, span)
 			defer cancel()
 			sent := t.now()
-			answer, err := t.peers.Acknowledge(try, lnn, incarnation, grantSpan)
+			answer, err := t.peers.Acknowledge(try, lnn, incarnation, span)
 			if err != nil {
 				return
 			}
@@ -319,7 +342,7 @@ func (t *tenancy) askPeers(ctx context.Context) {
 				return
 			}
 			if answer.Yes {
-				t.step(tenure.Granted{Observer: lnn, Sent: sent, Span: grantSpan}, t.now())
+				t.step(tenure.Granted{Observer: lnn, Sent: sent, Span: span}, t.now())
 			} else if answer.Final {
 				t.step(tenure.Refused{Observer: lnn, Reason: answer.Reason}, t.now())
 			}

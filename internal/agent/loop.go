@@ -131,7 +131,7 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 func (l *loop) configChanged() {
 	config := l.replica.config
 	others := otherNodes(config, l.self.LNN)
-	l.tenancy.SetObservers(others)
+	l.tenancy.Configure(others, spanOf(config.Settings))
 	l.tower.SetOthers(others)
 	l.peers.SetNodes(config.Nodes)
 	l.keepConfig(config)

@@ -35,10 +35,12 @@ type watchtower struct {
 	down      map[int]tenure.Incarnation
 }
 
-func newWatchtower(self int, now func() time.Time, log *slog.Logger) *watchtower {
+// newWatchtower makes the observer of a node that starts now. What it granted before it died lasts at most a span: so long it
+// only listens.
+func newWatchtower(self int, span span, now func() time.Time, log *slog.Logger) *watchtower {
 	return &watchtower{
 		self: self, now: now, log: log,
-		observer:  tenure.NewObserver(now(), grantSpan),
+		observer:  tenure.NewObserver(now(), span.lease()),
 		inquiries: map[int]context.CancelFunc{}, down: map[int]tenure.Incarnation{},
 	}
 }
@@ -54,8 +56,8 @@ func (w *watchtower) Down(lnn int) tenure.Incarnation {
 func (w *watchtower) Acknowledge(lnn int, incarnation tenure.Incarnation, span time.Duration) tenure.Answer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if span <= 0 || span > grantSpan {
-		return tenure.Answer{Reason: "a span of more than " + grantSpan.String() + " is not granted"}
+	if span <= 0 || span > longestSpan {
+		return tenure.Answer{Reason: "a span of more than " + longestSpan.String() + " is not granted"}
 	}
 	return w.observer.Grant(lnn, incarnation, span, w.now())
 }
