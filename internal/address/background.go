@@ -61,7 +61,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 func (r *Reconciler) nextAnnouncement() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wait := time.Duration(RereadInterval)
+	wait := RereadInterval
 	for _, next := range []func() (time.Time, bool){r.schedule.next, r.contests.next} {
 		if at, any := next(); any {
 			wait = min(wait, at.Sub(r.now()))

@@ -28,8 +28,7 @@ type answers struct {
 	sequence  atomic.Uint64
 	mu        sync.Mutex
 	rates     map[int]float64
-	seen      map[int]uint64 // last sequence of each holder
-	given     atomic.Uint64  // answers given by policy since the last look
+	given     atomic.Uint64 // answers given by policy since the last look
 	lastGiven uint64
 	lastLook  time.Time
 }

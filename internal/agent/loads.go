@@ -28,7 +28,7 @@ func (a *Agent) measure(ctx context.Context) {
 	sampler.SetInterfaces(a.self.Interfaces)
 	var sequence atomic.Uint64
 	for ctx.Err() == nil {
-		interval := time.Second
+		interval := 100 * time.Millisecond // nothing is known yet
 		if v := a.view.Load(); v != nil {
 			interval = v.world.Config.Settings.SampleInterval
 			sample, err := sampler.Sample(ownAddresses(v.world), v.world.Config.Settings.ClientPorts)
@@ -37,8 +37,6 @@ func (a *Agent) measure(ctx context.Context) {
 				a.loop.noteLoad()
 				a.send(ctx, v.world, sample, sequence.Add(1), interval)
 			}
-		} else {
-			interval = 100 * time.Millisecond // nothing is known yet
 		}
 		wait(ctx, interval)
 	}

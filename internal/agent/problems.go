@@ -38,11 +38,6 @@ var (
 		Meaning: "A record in the store cannot be read by this version; what it said before stays in force.",
 		Remedy:  "Bring all agents to one version; if a person changed the record by hand, put it back.",
 	})
-	problemKernel = problem.Define(problem.Kind{
-		Code: "kernel.setting", Severity: problem.Warning,
-		Meaning: "A kernel setting on this node gets in the way of moving addresses.",
-		Remedy:  "Set it as the detail says, and in /etc/sysctl.d to keep it.",
-	})
 	problemDirectory = problem.Define(problem.Kind{
 		Code: "node.directory", Severity: problem.Warning,
 		Meaning: "The agent cannot write to its directory; after a restart it would begin with an old configuration.",

@@ -36,7 +36,7 @@ func runFirstProcess() error {
 	for {
 		var o order
 		if err := decoder.Decode(&o); err != nil {
-			return nil // the host is gone, and so are we
+			return nil //nolint:nilerr // the host is gone, and so are we
 		}
 		var answer report
 		if err := first.do(o); err != nil {
@@ -46,7 +46,7 @@ func runFirstProcess() error {
 		err := first.encoder.Encode(answer)
 		first.mu.Unlock()
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // as above
 		}
 	}
 }

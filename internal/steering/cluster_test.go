@@ -136,7 +136,8 @@ func (m *model) turn(lnn int) (changed bool) {
 		m.write(p.Pool, p.Record)
 		return true
 	}
-	for _, p := range ProposeServices(w, n.Incarnation, n.held, m.now) {
+	if proposals := ProposeServices(w, n.Incarnation, n.held, m.now); len(proposals) > 0 {
+		p := proposals[0]
 		m.tell(p.Key.Address, m.services[p.Key], p.Statement)
 		if p.Statement == (tenure.Statement{}) {
 			delete(m.services, p.Key)

@@ -93,7 +93,7 @@ func (r resolver) start(t *testing.T, printed string, at netip.AddrPort) {
 		if err := child.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("ending %s: %v", r.program, err)
 		}
-		_ = <-exited // how a killed child ended says nothing
+		<-exited // how a killed child ended says nothing
 		log.Close()
 	})
 	client := peer.Client{Timeout: 200 * time.Millisecond}
