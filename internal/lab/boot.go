@@ -153,11 +153,30 @@ func bootNetwork(member Member) error {
 	if err := ipBatch(lines...); err != nil {
 		return err
 	}
-	if member.Kind == KindRouter {
-		for _, file := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
-			if err := os.WriteFile("/proc/sys/net/"+file, []byte("1\n"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("letting the router forward: %w", err)
-			}
+	return switchOn(settingsOf(member)...)
+}
+
+// settingsOf are the kernel settings under /proc/sys/net that are on in a member: what an operator sets on a machine of that
+// kind. The agent assumes none of them and says which are off.
+func settingsOf(member Member) []string {
+	switch member.Kind {
+	case KindRouter:
+		return []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"}
+	case KindNode:
+		settings := []string{"ipv4/ip_nonlocal_bind", "ipv6/ip_nonlocal_bind"}
+		for _, iface := range member.Interfaces {
+			settings = append(settings, "ipv4/conf/"+iface.Name+"/arp_notify", "ipv4/conf/"+iface.Name+"/promote_secondaries")
+		}
+		return settings
+	}
+	return nil
+}
+
+// switchOn sets kernel settings to 1; one that this kernel does not have is left.
+func switchOn(settings ...string) error {
+	for _, setting := range settings {
+		if err := os.WriteFile("/proc/sys/net/"+setting, []byte("1\n"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("setting %s: %w", setting, err)
 		}
 	}
 	return nil
