@@ -121,7 +121,11 @@ func (r *report) packageEnded(e event, output []string) {
 		}
 		fmt.Fprintf(r.out, "ok    %-60s %7.1f s%s\n", e.Package, e.Elapsed, cached)
 	default:
-		fmt.Fprint(r.out, strings.Join(output, ""))
+		for _, line := range output {
+			if !strings.HasPrefix(line, "FAIL") { // that is said in our way
+				fmt.Fprint(r.out, line)
+			}
+		}
 		fmt.Fprintf(r.out, "FAIL  %-60s %7.1f s\n", e.Package, e.Elapsed)
 		r.faults = append(r.faults, e.Package)
 	}

@@ -22,12 +22,15 @@ func TestReport(t *testing.T) {
 {"Action":"pass","Package":"github.com/holdfast/holdfast/a","Elapsed":1.5}
 {"Action":"output","Package":"github.com/holdfast/holdfast/b","Test":"TestThree","Output":"    three_test.go:9: got 1, want 2\n"}
 {"Action":"fail","Package":"github.com/holdfast/holdfast/b","Test":"TestThree"}
+{"Action":"output","Package":"github.com/holdfast/holdfast/b","Output":"FAIL\n"}
+{"Action":"output","Package":"github.com/holdfast/holdfast/b","Output":"exit status 1\n"}
 {"Action":"fail","Package":"github.com/holdfast/holdfast/b","Elapsed":0.5}
 {"Action":"skip","Package":"github.com/holdfast/holdfast/c"}
 not an event
 `
 	const want = `ok    github.com/holdfast/holdfast/a                                   1.5 s
     three_test.go:9: got 1, want 2
+exit status 1
 FAIL  github.com/holdfast/holdfast/b                                   0.5 s
 not an event
 
