@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +42,21 @@ type testCluster struct {
 	id     store.ClusterID
 	config *cluster.Config
 	nodes  map[int]*testNode
-	cut    map[[2]int]bool // pairs that cannot reach each other, in this direction
+	net    sync.Mutex
+	cut    map[[2]int]bool // pairs that cannot reach each other
+}
+
+// sever cuts or mends the way between two nodes, for both directions.
+func (c *testCluster) sever(a, b int, on bool) {
+	c.net.Lock()
+	defer c.net.Unlock()
+	c.cut[[2]int{a, b}], c.cut[[2]int{b, a}] = on, on
+}
+
+func (c *testCluster) severed(a, b int) bool {
+	c.net.Lock()
+	defer c.net.Unlock()
+	return c.cut[[2]int{a, b}]
 }
 
 type testNode struct {
@@ -161,7 +177,7 @@ func (a asker) reach(to int) (*Agent, error) {
 		return nil, errCut
 	default:
 	}
-	if a.c.cut[[2]int{a.from, to}] || a.c.cut[[2]int{to, a.from}] {
+	if a.c.severed(a.from, to) {
 		return nil, errCut
 	}
 	return n.agent, nil
@@ -184,12 +200,15 @@ func (a asker) Confirm(_ context.Context, observer, lnn int, incarnation tenure.
 }
 
 // fakeNames keeps the view that names would be answered from.
-type fakeNames struct{ view *dns.View }
+type fakeNames struct {
+	seen    atomic.Pointer[dns.View]
+	closing time.Duration // how long it takes to close
+}
 
-func (f *fakeNames) SetView(v *dns.View)                       { f.view = v }
+func (f *fakeNames) SetView(v *dns.View)                       { f.seen.Store(v) }
 func (f *fakeNames) Serve(context.Context, []netip.Addr) error { return nil }
 func (f *fakeNames) Merge([]dns.Answered)                      {}
-func (f *fakeNames) Close()                                    {}
+func (f *fakeNames) Close()                                    { time.Sleep(f.closing) }
 func (f *fakeNames) Explain(string, dnsmessage.Type) (placement.Decision, error) {
 	return placement.Decision{}, nil
 }
@@ -303,7 +322,7 @@ func (c *testCluster) snapshot() map[netip.Addr]int {
 func (c *testCluster) isolate(lnn int, on bool) {
 	c.nodes[lnn].store.Cut(on)
 	for other := range c.nodes {
-		c.cut[[2]int{lnn, other}] = on
+		c.sever(lnn, other, on)
 	}
 }
 
@@ -507,7 +526,7 @@ func TestNamesLeaveOutADeadNodeBeforeItsAddressesAreTaken(t *testing.T) {
 			if lnn == 3 {
 				continue
 			}
-			for _, node := range n.names.view.Zones[0].Pools[0].Nodes {
+			for _, node := range n.names.seen.Load().Zones[0].Pools[0].Nodes {
 				if node.LNN == 3 && (node.Eligible || node.Why == "") {
 					t.Errorf("node %d would name node 3: %+v", lnn, node)
 				}

@@ -77,7 +77,7 @@ func (c *testCluster) fault(random *rand.Rand, lnn int, dead map[int]bool) strin
 		return fmt.Sprintf("node %d cannot, or can, reach the store", lnn)
 	case 7:
 		other := 1 + random.IntN(4)
-		c.cut[[2]int{lnn, other}] = random.IntN(2) == 0
+		c.sever(lnn, other, random.IntN(2) == 0)
 		return fmt.Sprintf("the way from node %d to node %d is cut, or whole", lnn, other)
 	case 8:
 		i := linktest.Ethernet(2, "eth0")
@@ -91,7 +91,9 @@ func (c *testCluster) fault(random *rand.Rand, lnn int, dead map[int]bool) strin
 func (c *testCluster) healAll(dead map[int]bool) {
 	c.store.LoseQuorum(false)
 	c.store.Stall(false)
-	clear(c.cut)
+	for lnn := range c.nodes {
+		c.isolate(lnn, false)
+	}
 	for lnn, n := range c.nodes {
 		if dead[lnn] {
 			c.start(lnn)
