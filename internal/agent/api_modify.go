@@ -34,7 +34,9 @@ func modified(c *cluster.Config, r *holdfastv1.ModifyRequest) (*cluster.Config, 
 	case holdfastv1.ModifyRequest_pool:
 		return modifiedPool(c, r.Verb, r.Id, edits)
 	case holdfastv1.ModifyRequest_rule:
-		return modifiedRule(c, r.Verb, r.Id, edits)
+		return modifiedPart(c, r.Verb, r.Id, edits, partOfPool{"rule", cluster.AddRule, cluster.ModifyRule, cluster.DeleteRule})
+	case holdfastv1.ModifyRequest_check:
+		return modifiedPart(c, r.Verb, r.Id, edits, partOfPool{"check", cluster.AddCheck, cluster.ModifyCheck, cluster.DeleteCheck})
 	}
 	return nil, fmt.Errorf("this version does not know what kind of object %q is", r.Id)
 }
@@ -121,19 +123,26 @@ func modifiedPool(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name st
 	return cluster.ModifyPool(c, id, edits)
 }
 
-// modifiedRule splits the rule's name off the pool's id.
-func modifiedRule(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name string, edits []cluster.Edit) (*cluster.Config, error) {
-	dot := strings.LastIndexByte(name, '.')
+// partOfPool is how one kind of named part of a pool is changed.
+type partOfPool struct {
+	kind        string
+	add, modify func(*cluster.Config, cluster.PoolID, string, []cluster.Edit) (*cluster.Config, error)
+	remove      func(*cluster.Config, cluster.PoolID, string) (*cluster.Config, error)
+}
+
+// modifiedPart splits the part's name off the pool's id.
+func modifiedPart(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, id string, edits []cluster.Edit, part partOfPool) (*cluster.Config, error) {
+	dot := strings.LastIndexByte(id, '.')
 	if dot < 0 {
-		return nil, fmt.Errorf("%q is not the id of a rule; write it as groupnet0.subnet0.pool0.rule0", name)
+		return nil, fmt.Errorf("%q is not the id of a %s; write it as groupnet0.subnet0.pool0.%s0", id, part.kind, part.kind)
 	}
-	id, err := cluster.ParsePoolID(c, name[:dot])
+	pool, err := cluster.ParsePoolID(c, id[:dot])
 	if err != nil {
 		return nil, err
 	}
-	rule := name[dot+1:]
+	name := id[dot+1:]
 	return byVerb(verb,
-		func() (*cluster.Config, error) { return cluster.AddRule(c, id, rule, edits) },
-		func() (*cluster.Config, error) { return cluster.ModifyRule(c, id, rule, edits) },
-		func() (*cluster.Config, error) { return cluster.DeleteRule(c, id, rule) })
+		func() (*cluster.Config, error) { return part.add(c, pool, name, edits) },
+		func() (*cluster.Config, error) { return part.modify(c, pool, name, edits) },
+		func() (*cluster.Config, error) { return part.remove(c, pool, name) })
 }

@@ -177,7 +177,7 @@ type Pool struct {
 	TTL                time.Duration // sc-ttl; whole seconds; default 0
 	ServiceSubnet      string        // sc-subnet: subnet of this groupnet whose service addresses answer; empty: its own
 	SuspendedNodes     []int         // sc-suspended-nodes, LNNs, sorted
-	AutoUnsuspendDelay time.Duration // sc-auto-unsuspend-delay; whole seconds; 0: never by itself
+	AutoUnsuspendDelay time.Duration // sc-auto-unsuspend-delay: how long a node that came back is withheld from answers; whole seconds; 0: not at all
 	Weights            map[int]int   // LNN to weight; a node that is not named has its own weight
 	StaticRoutes       []Route
 	Checks             []Check

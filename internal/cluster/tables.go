@@ -190,7 +190,7 @@ var poolAnswerSettings = []setting[Pool]{
 	list[Pool, int]{name: "sc-suspended-nodes", most: MaxNodes, form: lnn, order: sortedInts,
 		help: "nodes, by LNN, that are not given to new clients", field: func(p *Pool) *[]int { return &p.SuspendedNodes }},
 	scalar[Pool, time.Duration]{name: "sc-auto-unsuspend-delay", form: seconds(longestDay),
-		help: "after how many seconds a suspended node is resumed; 0: never by itself", field: func(p *Pool) *time.Duration { return &p.AutoUnsuspendDelay }},
+		help: "how many seconds a node that came back is withheld from the answers; 0: none", field: func(p *Pool) *time.Duration { return &p.AutoUnsuspendDelay }},
 	scalar[Pool, OnNone]{name: "on-none", def: OnNoneServFail, form: oneOf(OnNoneServFail, OnNoneAll, OnNoneNoData),
 		help: "what is answered when no node may be given", field: func(p *Pool) *OnNone { return &p.OnNone }},
 	scalar[Pool, int]{name: "max-answers", def: 1, form: wholeNumber[int](1, 32),
