@@ -64,6 +64,7 @@ var floors = []struct {
 	{"internal/architecture", nil},
 	{"internal/doctest", nil},
 	{"scripts/testreport", nil},
+	{"scripts/benchtable", nil},
 }
 
 // fences says which folders, with what is below them, may import a library or a part of the standard library. Every
