@@ -25,6 +25,7 @@ func (r *Reconciler) converge(silences uint64) outcome {
 	}
 	r.problems.replace("read", r.now(), nil)
 	returned := r.lookAtDevices(actual.interfaces)
+	follow(r.mine, actual.addresses)
 	reasons := make(map[netip.Addr]error, len(r.heldBack))
 	for a, h := range r.heldBack {
 		reasons[a] = h.reason
@@ -36,6 +37,22 @@ func (r *Reconciler) converge(silences uint64) outcome {
 	r.report(p, failures)
 	r.announceTaken(append(slices.Clone(taken), returned...), silences)
 	return outcome{taken}
+}
+
+// follow corrects where addresses that were put on earlier are: an interface that gets another name takes them along.
+func follow(mine map[netip.Addr]string, actual []link.Address) {
+	elsewhere := map[netip.Addr]string{}
+	for _, a := range actual {
+		if at, known := mine[a.Prefix.Addr()]; known && a.Prefix.IsSingleIP() && at != a.Interface {
+			elsewhere[a.Prefix.Addr()] = a.Interface
+		}
+	}
+	for _, a := range actual {
+		if a.Prefix.IsSingleIP() && mine[a.Prefix.Addr()] == a.Interface {
+			delete(elsewhere, a.Prefix.Addr()) // it is still where it was put, whatever else has it
+		}
+	}
+	maps.Copy(mine, elsewhere)
 }
 
 // read reads what a plan needs. r.mu is held.
@@ -249,7 +266,7 @@ func (r *Reconciler) enter(actual state, taken []netip.Addr, failures map[netip.
 		}
 	}
 	for a, h := range before {
-		if _, still := r.held[a]; !still && !there[place{a, h.Interface}] {
+		if _, still := r.held[a]; !still && !there[place{a, h.Interface}] && r.mine[a] == h.Interface {
 			delete(r.mine, a) // it went by itself
 		}
 	}

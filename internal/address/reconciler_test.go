@@ -309,3 +309,24 @@ func TestFailedRouteIsReported(t *testing.T) {
 		}
 	})
 }
+
+// An interface that gets another name takes its addresses along. They must go off it at once: their holdings are on an
+// interface that is not there, so others will have them.
+func TestRenamedInterfaceKeepsNothing(t *testing.T) {
+	for name, next := range map[string]Desired{
+		"still desired":     holdings(moving("10.0.0.7", "ext0")),
+		"no longer desired": {},
+	} {
+		inBubble(t, false, func(n *node) {
+			n.set(holdings(moving("10.0.0.7", "ext0")))
+			renamed := addressOf(moving("10.0.0.7", "lost0"))
+			n.kernel.SetInterface(linktest.Ethernet(9, "lost0"))
+			n.kernel.RemoveInterface("ext0")
+			n.kernel.Put(renamed)
+			got := n.set(next)
+			if there := n.there(); there != "" || len(got.Held) > 0 {
+				t.Errorf("%s: %q is there, and %v is held", name, there, got.Held)
+			}
+		})
+	}
+}
