@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -39,8 +41,22 @@ func (s *session) readFile(name string) (string, []byte, error) {
 		return "", nil, failed("reading %s: %v", name, err)
 	case len(data) > maxFile:
 		return "", nil, failed("%s is larger than %d MiB: this is not a configuration", name, maxFile>>20)
+	case !utf8.Valid(data):
+		return "", nil, failed("%s is not UTF-8 text (line %d): this is not a configuration, or it was saved in another encoding", name, firstNotUTF8(data))
 	}
 	return name, data, nil
+}
+
+// firstNotUTF8 is the line of the first byte that is not UTF-8.
+func firstNotUTF8(data []byte) int {
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		if !utf8.ValidString(line) {
+			break
+		}
+	}
+	return number
 }
 
 func (s *session) validateCommand() *cobra.Command {
