@@ -13,6 +13,7 @@ type cast struct {
 	addresses               string // of the pool; default three for each node
 	pool                    string // further settings of the pool, as name: value lines
 	groupnet                string // of the groupnet
+	list                    string // the section nodes:
 	cluster                 string // the section cluster:, as name: value lines
 }
 
@@ -34,6 +35,9 @@ func (c cast) file() string {
 	file := fmt.Sprintf("lab: {nodes: %d, clients: %d, routers: %d, resolver: %s}\ncluster:\n", c.nodes, c.clients, c.routers, c.resolver)
 	if c.cluster != "" {
 		file += "  cluster:\n" + indent("    ", c.cluster)
+	}
+	if c.list != "" {
+		file += "  nodes:\n" + indent("    ", c.list)
 	}
 	return file + fmt.Sprintf(`  groupnets:
     - name: groupnet0

@@ -29,8 +29,9 @@ type lab struct {
 	count int // of nodes
 }
 
-// startLab brings up a lab from a lab file and takes it down with the test.
-func startLab(t *testing.T, nodes int, file string) *lab {
+// startLab brings up a lab from a lab file and takes it down with the test. It returns when the cluster serves, unless a
+// further argument of lab up says otherwise.
+func startLab(t *testing.T, nodes int, file string, more ...string) *lab {
 	t.Helper()
 	need(t)
 	l := &lab{dir: filepath.Join(filepath.Dir(holdfast), strings.ReplaceAll(t.Name(), "/", "-")), count: nodes}
@@ -42,7 +43,8 @@ func startLab(t *testing.T, nodes int, file string) *lab {
 		t.Fatal(err)
 	}
 	l.guard(t)
-	if out, err := exec.Command(holdfast, "lab", "up", "-f", path, "--dir", l.dir, "--wait", patience.String()).CombinedOutput(); err != nil {
+	up := append([]string{"lab", "up", "-f", path, "--dir", l.dir, "--wait", patience.String()}, more...)
+	if out, err := exec.Command(holdfast, up...).CombinedOutput(); err != nil {
 		l.report(t)
 		t.Fatalf("lab up: %v\n%s", err, out)
 	}
@@ -207,6 +209,15 @@ func (p *program) stop() string {
 		<-p.ended
 	}
 	return p.output.String()
+}
+
+// signal sends a signal to the program and its children.
+func (p *program) signal(s syscall.Signal) { _ = syscall.Kill(-p.command.Process.Pid, s) }
+
+// kill is kill -9, and returns when the program is gone.
+func (p *program) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.ended
 }
 
 // running says whether the program still runs.

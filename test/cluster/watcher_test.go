@@ -45,10 +45,11 @@ type watcherReport struct {
 
 // watcher is the test's end.
 type watcher struct {
-	lab    *lab
-	keep   map[string]*program
-	input  io.WriteCloser
-	output *bufio.Reader
+	lab     *lab
+	allowed string // a breach that the test makes itself
+	keep    map[string]*program
+	input   io.WriteCloser
+	output  *bufio.Reader
 }
 
 // watch starts a watcher over all nodes of a lab. At the end of the test it fails the test if there was a breach.
@@ -147,7 +148,9 @@ func (w *watcher) check(t *testing.T) watcherReport {
 	t.Helper()
 	report := w.ask(t, "report")
 	for _, breach := range report.Breaches {
-		t.Errorf("two holders: %s", breach)
+		if breach != w.allowed {
+			t.Errorf("two holders: %s", breach)
+		}
 	}
 	return report
 }
