@@ -33,9 +33,9 @@ func (c cast) file() string {
 		members = append(members, fmt.Sprintf(`"%d:eth0"`, i+1))
 	}
 	file := fmt.Sprintf("lab: {nodes: %d, clients: %d, routers: %d, resolver: %s}\ncluster:\n", c.nodes, c.clients, c.routers, c.resolver)
-	if c.cluster != "" {
-		file += "  cluster:\n" + indent("    ", c.cluster)
-	}
+	// Leases of three seconds: here four nodes and their peers share a few processors, and what these tests look at is not
+	// how soon a death is noticed.
+	file += "  cluster:\n    heartbeat-multiplier: 30\n" + indent("    ", c.cluster)
 	if c.list != "" {
 		file += "  nodes:\n" + indent("    ", c.list)
 	}
