@@ -77,11 +77,16 @@ type SubnetRoute struct {
 type Desired struct {
 	Holdings []Holding
 	Routes   []SubnetRoute
+	// Managed says which addresses are the cluster's: one that is found on an interface and is not among the Holdings goes,
+	// whoever put it there. Nil: only what this Reconciler put on an interface goes.
+	Managed func(netip.Addr) bool
 }
 
 // Result is what was achieved.
 type Result struct {
-	Held     []Holding            // really on the interface now, sorted by address
+	Held     []Holding            // really on the interface now, as desired, sorted by address
+	Left     []netip.Addr         // on an interface although they should not be, or not so: they could not be removed or changed; sorted
+	Unread   error                // why the kernel could not be read; Left may lack something then
 	Failed   map[netip.Addr]error // desired and not held, or to be removed and still there; nil if none
 	Taken    []netip.Addr         // added by this call, sorted
 	Released []netip.Addr         // removed by this call, or found gone, sorted

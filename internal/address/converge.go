@@ -19,6 +19,7 @@ type outcome struct{ taken []netip.Addr }
 // the count under which it has the right to add. r.mu is held.
 func (r *Reconciler) converge(silences uint64) outcome {
 	actual, err := r.read()
+	r.unread = err
 	if err != nil {
 		r.unreadable(err)
 		return outcome{}
@@ -207,6 +208,7 @@ func (r *Reconciler) enterResult(verb link.Verb, a link.Address, err error, fail
 			r.metrics.released.Inc()
 		}
 	case verb == link.Remove:
+		r.mine[address] = a.Interface // also one that was found there: it is tried again
 		r.metrics.removeFailures.Inc()
 		r.logFailure("could not remove an address", a, err)
 		if failures != nil {
@@ -256,7 +258,6 @@ func (r *Reconciler) enter(actual state, taken []netip.Addr, failures map[netip.
 	for _, a := range taken {
 		added[a] = true
 	}
-	before := r.held
 	r.held = map[netip.Addr]Holding{}
 	for _, h := range r.desired.Holdings {
 		present := added[h.Address] || there[place{h.Address, h.Interface}]
@@ -265,11 +266,9 @@ func (r *Reconciler) enter(actual state, taken []netip.Addr, failures map[netip.
 			r.mine[h.Address] = h.Interface // also one that was there before
 		}
 	}
-	for a, h := range before {
-		if _, still := r.held[a]; !still && !there[place{a, h.Interface}] && r.mine[a] == h.Interface {
-			delete(r.mine, a) // it went by itself
-		}
-	}
+	maps.DeleteFunc(r.mine, func(a netip.Addr, iface string) bool {
+		return !added[a] && !there[place{a, iface}] // it went by itself
+	})
 	notHeld := func(a netip.Addr) bool { _, held := r.held[a]; return !held }
 	maps.DeleteFunc(r.schedule.running, func(a netip.Addr, _ course) bool { return notHeld(a) })
 	maps.DeleteFunc(r.contests, func(a netip.Addr, _ contest) bool { return notHeld(a) })

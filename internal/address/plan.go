@@ -99,7 +99,7 @@ func (p *plan) removeAddresses(s situation, wanted map[netip.Addr]Holding) {
 		}
 		h, isWanted := wanted[address]
 		misplaced := isWanted && h.Interface != a.Interface
-		dropped := !isWanted && s.mine[address] == a.Interface
+		dropped := !isWanted && (s.mine[address] == a.Interface || s.desired.Managed != nil && s.desired.Managed(address))
 		if misplaced || dropped {
 			p.operations = append(p.operations, link.Operation{Verb: link.Remove, Object: a})
 		}

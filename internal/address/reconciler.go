@@ -38,6 +38,7 @@ type Reconciler struct {
 	desired   Desired
 	held      map[netip.Addr]Holding
 	failed    map[netip.Addr]error
+	unread    error                 // why the kernel could not be read at the last pass
 	mine      map[netip.Addr]string // what was put on which interface and not taken off since
 	heldBack  map[netip.Addr]heldBack
 	proven    map[netip.Addr]bool       // desired, and the link was asked for it without an answer
@@ -90,12 +91,15 @@ func New(o Options) *Reconciler {
 // What could not be done is tried again in the background; Changed and Status tell of it. Holdings with Probe are
 // added last, after asking the link; the others do not wait for them.
 func (r *Reconciler) Set(ctx context.Context, d Desired) Result {
-	return r.setUnder(ctx, d, r.silences.Load())
+	return r.SetUnder(ctx, d, r.Silences())
 }
 
-// setUnder is Set for a caller who decided when the node had been silenced so many times: a silence that came while an
-// earlier Set was still running ends the right of one that waits behind it, too.
-func (r *Reconciler) setUnder(ctx context.Context, d Desired, silences uint64) Result {
+// Silences is how many times the node was silenced. Who decides what is to be held reads it first, and hands it to SetUnder.
+func (r *Reconciler) Silences() uint64 { return r.silences.Load() }
+
+// SetUnder is Set for a caller who decided when the node had been silenced so many times: a silence that came since, also
+// before this call, ends the right to what moves.
+func (r *Reconciler) SetUnder(ctx context.Context, d Desired, silences uint64) Result {
 	r.setting.Lock()
 	defer r.setting.Unlock()
 	r.mu.Lock()
@@ -125,7 +129,7 @@ func (r *Reconciler) setUnder(ctx context.Context, d Desired, silences uint64) R
 // out: the right to them is gone. r.mu is held.
 func (r *Reconciler) accept(d Desired, silences uint64) {
 	silenced := r.silences.Load() != silences
-	kept := Desired{Routes: slices.Clone(d.Routes)}
+	kept := Desired{Routes: slices.Clone(d.Routes), Managed: d.Managed}
 	wanted := map[netip.Addr]bool{}
 	for _, h := range d.Holdings {
 		if h.Lifetime && silenced {
@@ -154,7 +158,7 @@ func equalRoutes(a, b SubnetRoute) bool {
 // resultSince compares with what was held before. What was desired and is not accounted for was cut off by a silence.
 // r.mu is held.
 func (r *Reconciler) resultSince(before map[netip.Addr]Holding, taken []netip.Addr, d Desired) Result {
-	result := Result{Held: r.holdings(), Failed: maps.Clone(r.failed), Taken: taken}
+	result := Result{Held: r.holdings(), Left: r.left(), Unread: r.unread, Failed: maps.Clone(r.failed), Taken: taken}
 	for a, h := range before {
 		if now, still := r.held[a]; !still || now.Interface != h.Interface {
 			result.Released = append(result.Released, a)
@@ -188,11 +192,23 @@ func (r *Reconciler) holdings() []Holding {
 	return list
 }
 
+// left lists what was put on an interface, or found there, and is not held as it is desired. r.mu is held.
+func (r *Reconciler) left() []netip.Addr {
+	var list []netip.Addr
+	for a := range r.mine {
+		if _, held := r.held[a]; !held {
+			list = append(list, a)
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return list
+}
+
 // Status returns what is held and what has failed at this moment; Taken and Released are empty.
 func (r *Reconciler) Status() Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	result := Result{Held: r.holdings()}
+	result := Result{Held: r.holdings(), Left: r.left(), Unread: r.unread}
 	if len(r.failed) > 0 {
 		result.Failed = maps.Clone(r.failed)
 	}

@@ -93,6 +93,57 @@ func TestFailedRemovalIsReportedAndTriedAgain(t *testing.T) {
 	})
 }
 
+// What could not be taken off is not held, and yet it is there: nobody else may have it.
+func TestWhatCannotBeRemovedIsLeft(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		n.set(holdings(moving("10.0.0.5", "ext0"), still("10.0.0.6", "ext0")))
+		n.kernel.Fail(func(o link.Operation) error {
+			if o.Verb == link.Remove {
+				return errors.New("busy")
+			}
+			return nil
+		})
+		result := n.set(Desired{})
+		if addresses(result.Held) != "" || texts(result.Left) != "10.0.0.5 10.0.0.6" {
+			t.Errorf("held %v, left %v", result.Held, result.Left)
+		}
+		n.after(3 * time.Second)
+		n.wantThere("10.0.0.6")
+		if left := n.Status().Left; texts(left) != "10.0.0.6" {
+			t.Errorf("the one with a lifetime went by itself, and still %v is left", left)
+		}
+		n.kernel.Fail(nil)
+		n.after(time.Second)
+		n.wantThere("")
+		if left := n.Status().Left; len(left) != 0 {
+			t.Errorf("still %v is left", left)
+		}
+	})
+}
+
+// An address of the cluster that somebody else put on an interface, such as an agent before this one, goes.
+func TestManagedAddressesGoWhoeverPutThemThere(t *testing.T) {
+	inBubble(t, true, func(n *node) {
+		for _, a := range []string{"10.0.0.5", "10.0.0.6", "10.0.0.7"} {
+			n.kernel.Put(addressOf(still(a, "ext0")))
+		}
+		d := holdings(still("10.0.0.5", "ext0"))
+		d.Managed = func(a netip.Addr) bool { return a != netip.MustParseAddr("10.0.0.7") }
+		n.set(d)
+		n.wantThere("10.0.0.5 10.0.0.7")
+		n.kernel.Fail(func(o link.Operation) error {
+			if o.Verb == link.Remove {
+				return errors.New("busy")
+			}
+			return nil
+		})
+		d.Managed = func(netip.Addr) bool { return true }
+		if result := n.set(d); texts(result.Left) != "10.0.0.7" {
+			t.Errorf("left is %v", result.Left)
+		}
+	})
+}
+
 func TestLifetimesAreRenewed(t *testing.T) {
 	inBubble(t, true, func(n *node) {
 		n.set(holdings(moving("10.0.0.7", "ext0"), still("10.0.0.5", "ext0")))

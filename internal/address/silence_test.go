@@ -41,7 +41,7 @@ func TestSilenceBeforeAWaitingSet(t *testing.T) {
 	inBubble(t, true, func(n *node) {
 		before := n.silences.Load()
 		n.Silence("test")
-		got := n.setUnder(n.t.Context(), holdings(moving("10.0.0.7", "ext0"), still("10.0.0.5", "ext0")), before)
+		got := n.SetUnder(n.t.Context(), holdings(moving("10.0.0.7", "ext0"), still("10.0.0.5", "ext0")), before)
 		if addresses(got.Held) != "10.0.0.5" || !errors.Is(got.Failed[addr("10.0.0.7")], ErrSilenced) {
 			t.Errorf("got %+v, want only the static address", got)
 		}
