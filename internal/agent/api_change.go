@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -178,9 +179,10 @@ func (s nodeService) movesUnder(v *view, config *cluster.Config) []*holdfastv1.M
 	w := *v.world
 	w.Config = config
 	w.Settling = false
+	w.Pools, w.Services = settled(v.world, config)
 	var moves []*holdfastv1.Move
 	pools := config.Pools()
-	for id := range w.Pools {
+	for id := range v.world.Pools {
 		if !slices.Contains(pools, id) {
 			pools = append(pools, id)
 		}
@@ -190,18 +192,33 @@ func (s nodeService) movesUnder(v *view, config *cluster.Config) []*holdfastv1.M
 		if ok {
 			moves = append(moves, moveMessages(&w, id, proposal.Moves)...)
 		}
-		for addr, st := range w.Pools[id] {
+		for addr, st := range v.world.Pools[id] {
 			if !slices.Contains(config.Addresses(id), addr) && !st.Owner.IsZero() {
 				moves = append(moves, moveMessage(&w, id.String(), placement.Move{Address: addr, From: st.Owner.Member(), Reason: "the address is no longer configured"}))
 			}
 		}
 	}
-	for key, st := range w.Services {
+	for key, st := range v.world.Services {
 		if !slices.Contains(config.ServiceAddresses(key.Subnet), key.Address) && !st.Owner.IsZero() {
 			moves = append(moves, moveMessage(&w, key.Subnet.String(), placement.Move{Address: key.Address, From: st.Owner.Member(), Reason: "the service address is no longer configured"}))
 		}
 	}
 	return moves
+}
+
+// settled is what the records will be when everybody has let go of what a configuration no longer gives: only then an address
+// that changes its pool comes to its new owner.
+func settled(w *steering.World, config *cluster.Config) (map[cluster.PoolID]tenure.Record, map[steering.ServiceKey]tenure.Statement) {
+	pools, services := map[cluster.PoolID]tenure.Record{}, maps.Clone(w.Services)
+	for id, record := range w.Pools {
+		addresses := config.Addresses(id)
+		pools[id] = maps.Clone(record)
+		maps.DeleteFunc(pools[id], func(addr netip.Addr, _ tenure.Statement) bool { return !slices.Contains(addresses, addr) })
+	}
+	maps.DeleteFunc(services, func(key steering.ServiceKey, _ tenure.Statement) bool {
+		return !slices.Contains(config.ServiceAddresses(key.Subnet), key.Address)
+	})
+	return pools, services
 }
 
 func (s nodeService) RebalancePool(ctx context.Context, r *holdfastv1.RebalancePoolRequest) (*holdfastv1.ChangeResult, error) {
@@ -246,7 +263,7 @@ func (s nodeService) commitPool(ctx context.Context, v *view, p steering.Proposa
 	if err != nil {
 		return err
 	}
-	txn := store.Txn{If: []store.Condition{{Key: poolKey(p.Pool), Revision: v.poolRevisions[p.Pool]}}, Then: []store.Op{put}}
+	txn := store.Txn{If: []store.Condition{{Key: poolKey(p.Pool), Revision: v.poolRevisions[p.Pool]}, {Key: keyConfig, Revision: v.configRevision}}, Then: []store.Op{put}}
 	for _, lnn := range p.Absent {
 		txn.If = append(txn.If, store.Condition{Key: memberKey(lnn)})
 	}

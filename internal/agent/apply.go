@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -30,7 +31,9 @@ type applier struct {
 // wish is what a generation of the loop's decisions wants on the interfaces.
 type wish struct {
 	generation uint64
+	silences   uint64 // how often the node had been silenced when it was decided
 	holdings   []steering.Holding
+	managed    func(netip.Addr) bool // the cluster's addresses
 	routes     []address.SubnetRoute
 	moving     map[netip.Addr]moveEnds // addresses on their way, for the hooks
 }
@@ -41,11 +44,21 @@ type moveEnds struct{ from, to cluster.Member }
 type applied struct {
 	generation uint64
 	held       map[netip.Addr]bool
+	left       map[netip.Addr]bool // on an interface although they should not be, or not so
+	blind      bool                // the kernel could not be read
 	failed     map[netip.Addr]string
 	taken      []netip.Addr
 	released   []netip.Addr
 	at         time.Time
 	took       time.Duration
+}
+
+// there is what is on an interface, whether it should be or not: nobody else may have it.
+func (a applied) there() map[netip.Addr]bool {
+	all := make(map[netip.Addr]bool, len(a.held)+len(a.left))
+	maps.Copy(all, a.held)
+	maps.Copy(all, a.left)
+	return all
 }
 
 // Want sets the wish; an older one that was not begun is dropped.
@@ -73,7 +86,7 @@ const retryFailedAfter = time.Second
 func (a *applier) Run(ctx context.Context) {
 	for {
 		retry := time.Hour
-		if len(a.Last().failed) > 0 {
+		if last := a.Last(); len(last.failed) > 0 || last.blind {
 			retry = retryFailedAfter
 		}
 		timer := time.NewTimer(retry)
@@ -102,7 +115,7 @@ func (a *applier) Run(ctx context.Context) {
 func (a *applier) refresh() {
 	status := a.reconciler.Status()
 	a.mu.Lock()
-	a.last.held, a.last.failed = heldOf(status), failedOf(status)
+	a.last.held, a.last.failed, a.last.left, a.last.blind = heldOf(status), failedOf(status), leftOf(status), status.Unread != nil
 	now := a.last
 	a.mu.Unlock()
 	now.taken, now.released = nil, nil
@@ -115,6 +128,14 @@ func heldOf(result address.Result) map[netip.Addr]bool {
 		held[holding.Address] = true
 	}
 	return held
+}
+
+func leftOf(result address.Result) map[netip.Addr]bool {
+	left := make(map[netip.Addr]bool, len(result.Left))
+	for _, addr := range result.Left {
+		left[addr] = true
+	}
+	return left
 }
 
 func failedOf(result address.Result) map[netip.Addr]string {
@@ -134,7 +155,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 		w.holdings = slices.DeleteFunc(slices.Clone(w.holdings), func(h steering.Holding) bool { return h.Kind != steering.Static })
 	}
 	a.hooks.beforeTake(ctx, w, before.held)
-	result := a.reconciler.Set(ctx, w.desired())
+	result := a.reconciler.SetUnder(ctx, w.desired(), w.silences)
 	if !a.mayHold() {
 		// The right ran out while the addresses were put on: take everything off again.
 		a.reconciler.Silence("the right to hold ran out meanwhile")
@@ -142,7 +163,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	}
 	now := applied{
 		generation: w.generation, at: began, took: time.Since(began),
-		held: heldOf(result), failed: failedOf(result), taken: result.Taken, released: result.Released,
+		held: heldOf(result), left: leftOf(result), blind: result.Unread != nil, failed: failedOf(result), taken: result.Taken, released: result.Released,
 	}
 	for addr, why := range now.failed {
 		if before.failed[addr] != why {
@@ -156,9 +177,33 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	a.done(w, now)
 }
 
+// clusterAddress says which addresses are the cluster's: those that are configured, and those of an earlier configuration that the
+// records still fix to this node. An agent that was stopped leaves static ones behind.
+func clusterAddress(w *steering.World) func(netip.Addr) bool {
+	all := map[netip.Addr]bool{}
+	for _, id := range w.Config.Pools() {
+		for _, addr := range w.Config.Addresses(id) {
+			all[addr] = true
+		}
+	}
+	for _, id := range w.Config.Subnets() {
+		for _, addr := range w.Config.ServiceAddresses(id) {
+			all[addr] = true
+		}
+	}
+	for _, record := range w.Pools {
+		for addr, st := range record {
+			if st.Fixed && st.Owner.LNN == w.Self {
+				all[addr] = true
+			}
+		}
+	}
+	return func(addr netip.Addr) bool { return all[addr] }
+}
+
 // desired is the wish in the words of the address room.
 func (w wish) desired() address.Desired {
-	desired := address.Desired{Routes: w.routes}
+	desired := address.Desired{Routes: w.routes, Managed: w.managed}
 	for _, h := range w.holdings {
 		desired.Holdings = append(desired.Holdings, address.Holding{
 			Address: h.Address, Interface: h.Interface, Lifetime: h.Kind != steering.Static, Epoch: h.Epoch,

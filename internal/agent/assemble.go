@@ -79,7 +79,9 @@ func (a *Agent) configuredHooks() []cluster.Hook {
 // silence takes every moving address off this node at once: the right to hold them has run out.
 func (a *Agent) silence(reason string) {
 	a.applier.reconciler.Silence(reason)
-	a.event("node.lapsed", a.self.Name, reason, nil)
+	if !a.leaving.Load() {
+		a.event("node.lapsed", a.self.Name, reason, nil)
+	}
 }
 
 func (a *Agent) foundDown(lnn int, over tenure.Incarnation, took time.Duration) {

@@ -380,12 +380,14 @@ func (t *tenancy) writeMember(ctx context.Context) {
 	}
 }
 
-// leave deregisters: the member record goes with the lease, at once.
+// leave deregisters: the member record goes with the lease, at once. What is still on the interfaces goes before: as soon as the
+// record is gone, others may take.
 func (t *tenancy) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), registerTry)
 	defer cancel()
 	t.mu.Lock()
 	lease := t.lease
+	t.step(tenure.Resigned{Reason: "the agent stops"}, t.now())
 	t.mu.Unlock()
 	if lease != 0 {
 		if err := t.store.Revoke(ctx, lease); err != nil {

@@ -183,14 +183,15 @@ func (l *loop) evaluate(ctx context.Context) {
 	}
 	now := l.now()
 	w := l.world(now)
+	silences := l.applier.reconciler.Silences() // before the right is looked at: one that ends from here on ends the wish, too
 	standing, incarnation := l.tenancy.Standing(), l.tenancy.Incarnation()
 	if l.ready() { // nothing is taken, not even what is static, before the first full view
-		l.want(w, steering.Desired(w, incarnation, standing.MayHold))
+		l.want(w, steering.Desired(w, incarnation, standing.MayHold), silences)
 	}
 	last := l.applier.Last()
 	if standing.MayHold {
-		if last.generation == l.generation {
-			l.letGo(ctx, w, incarnation, last.held, now)
+		if l.generation > 0 && last.generation == l.generation && !last.blind { // what is on the interfaces is known
+			l.letGo(ctx, w, incarnation, last, now)
 		}
 		l.proposePools(ctx, w, now)
 		l.proposeServices(ctx, w, incarnation, last, now)
@@ -298,13 +299,16 @@ func (l *loop) settling(w *steering.World, now time.Time) bool {
 }
 
 // want hands a wish to the applier when it differs from the last.
-func (l *loop) want(w *steering.World, holdings []steering.Holding) {
+func (l *loop) want(w *steering.World, holdings []steering.Holding, silences uint64) {
 	if l.generation > 0 && slices.Equal(holdings, l.wanted) && l.routesOf == w.Config {
 		return
 	}
 	l.generation++
 	l.wanted, l.routesOf = holdings, w.Config
-	l.applier.Want(wish{generation: l.generation, holdings: holdings, routes: l.routes(w), moving: l.moveEnds(w, holdings)})
+	l.applier.Want(wish{
+		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),
+		routes: l.routes(w), moving: l.moveEnds(w, holdings),
+	})
 }
 
 // moveEnds says for each address that this node gives or gets where it comes from and goes to.

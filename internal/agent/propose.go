@@ -13,8 +13,8 @@ import (
 )
 
 // letGo completes the moves away from this node whose addresses are off its interfaces.
-func (l *loop) letGo(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, held map[netip.Addr]bool, now time.Time) {
-	for _, letting := range steering.LetGo(w, incarnation, held, now) {
+func (l *loop) letGo(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
+	for _, letting := range steering.LetGo(w, incarnation, steering.OnInterfaces{Held: last.held, Left: last.left}, now) {
 		l.writeRecord(ctx, letting.Pool, letting.Record, nil, nil)
 	}
 }
@@ -66,7 +66,7 @@ func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure
 		l.wakeIn(retryAfter)
 		return
 	}
-	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.pools[id].revision}}, Then: more}
+	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.pools[id].revision}, l.sameConfig()}, Then: more}
 	txn.If = append(txn.If, l.absent(absent)...)
 	if len(record) == 0 {
 		txn.Then = append(txn.Then, store.Delete{Key: key})
@@ -74,6 +74,12 @@ func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure
 		txn.Then = append(txn.Then, op)
 	}
 	l.writer.Write(ctx, key, txn, nil)
+}
+
+// sameConfig is the condition that the configuration is still the one that the decision saw: a release that is written late must
+// not take away what a later configuration gave back.
+func (l *loop) sameConfig() store.Condition {
+	return store.Condition{Key: keyConfig, Revision: l.replica.configSeen}
 }
 
 func (l *loop) absent(lnns []int) []store.Condition {
@@ -104,9 +110,9 @@ func (l *loop) outageOps(w *steering.World, p steering.Proposal) []store.Op {
 
 // proposeServices tries for free service addresses and looks after those that this node holds.
 func (l *loop) proposeServices(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
-	held := last.held
-	if last.generation != l.generation {
-		held = l.assumeHeld(last.held) // what is being taken off or put on counts as held
+	held := last.there()
+	if last.generation != l.generation || last.blind {
+		held = l.assumeHeld(held) // what is being taken off or put on counts as held
 	}
 	wanted := map[string]bool{}
 	for _, p := range steering.ProposeServices(w, incarnation, held, now) {
@@ -148,7 +154,7 @@ func (l *loop) writeService(ctx context.Context, p steering.ServiceProposal) {
 		l.wakeIn(retryAfter)
 		return
 	}
-	txn := store.Txn{If: append([]store.Condition{{Key: key, Revision: l.replica.services[p.Key].revision}}, l.absent(p.Absent)...)}
+	txn := store.Txn{If: append([]store.Condition{{Key: key, Revision: l.replica.services[p.Key].revision}, l.sameConfig()}, l.absent(p.Absent)...)}
 	if p.Statement == (tenure.Statement{}) {
 		txn.Then = []store.Op{store.Delete{Key: key}}
 	} else if op, err := store.PutOp(key, p.Statement, 0); err == nil {

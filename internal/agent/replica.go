@@ -19,6 +19,7 @@ type replica struct {
 
 	config         *cluster.Config
 	configRevision int64
+	configSeen     int64 // revision of the last one that was read, also when it could not be understood
 	members        map[int]memberEntry
 	gone           map[int]goneMember // members whose record went, until they come back
 	pools          map[cluster.PoolID]poolEntry
@@ -125,6 +126,7 @@ func putByNode[T any](into map[int]T, entry store.Entry, prefix string) error {
 }
 
 func (r *replica) putConfig(entry store.Entry) error {
+	r.configSeen = entry.Revision
 	var record configRecord
 	if err := decode(entry, &record); err != nil {
 		return err

@@ -123,7 +123,7 @@ func (m *model) turn(lnn int) (changed bool) {
 		m.check()
 		return true
 	}
-	for _, letting := range LetGo(w, n.Incarnation, n.held, m.now) {
+	for _, letting := range LetGo(w, n.Incarnation, OnInterfaces{Held: n.held}, m.now) {
 		m.write(letting.Pool, letting.Record)
 		return true
 	}

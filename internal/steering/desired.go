@@ -46,7 +46,7 @@ func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 				continue
 			}
 			holding := Holding{Address: address, Interface: st.Owner.Interface, Kind: Dynamic, Epoch: st.Epoch, Pool: id, Subnet: id.SubnetID()}
-			if pool.AllocMethod == cluster.AllocStatic {
+			if pool.AllocMethod == cluster.AllocStatic && st.Fixed {
 				holding.Kind = Static
 			}
 			if holds(w, st, holding.Kind, self, mayHold) {
@@ -78,17 +78,30 @@ type Letting struct {
 	Why     string
 }
 
-// LetGo says which moves away from this node can be completed: those whose address is off its interfaces. Held must be what
-// the interfaces had after the present Desired was put into effect; an older reading would not do.
-func LetGo(w *World, self tenure.Incarnation, held map[netip.Addr]bool, now time.Time) []Letting {
+// OnInterfaces is what was found on this node's interfaces after the present Desired was put into effect; an older reading would
+// not do.
+type OnInterfaces struct {
+	Held map[netip.Addr]bool // as desired
+	Left map[netip.Addr]bool // although it should not be there, or not so: it could not be removed or changed
+}
+
+// LetGo says which moves away from this node can be completed: those whose address is off its interfaces. It also says of which
+// addresses this node, since their pool is no longer static, keeps hold only as long as it has the right to.
+func LetGo(w *World, self tenure.Incarnation, on OnInterfaces, now time.Time) []Letting {
 	var lettings []Letting
 	for _, id := range sortedPools(w) {
 		record := maps.Clone(w.Pools[id])
 		letting := Letting{Pool: id, Record: record}
 		addresses := w.Config.Addresses(id)
+		pool, _, _, exists := w.Config.Pool(id)
+		dynamic := exists && pool.AllocMethod == cluster.AllocDynamic
 		for _, address := range slices.SortedFunc(maps.Keys(record), netip.Addr.Compare) {
 			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
-			after, changed := letGo(w, record[address], self, held[address], configured, now)
+			there := on.Held[address] || on.Left[address]
+			after, changed := letGo(w, record[address], self, there, configured, now)
+			if !changed && dynamic && configured && !on.Left[address] && record[address].Fixed && record[address].Owner.LNN == w.Self {
+				after.Fixed, changed = false, true
+			}
 			if !changed {
 				continue
 			}
@@ -109,7 +122,7 @@ func LetGo(w *World, self tenure.Incarnation, held map[netip.Addr]bool, now time
 
 // letGo completes one move away from this node, or abandons an address that is no longer configured.
 func letGo(w *World, st tenure.Statement, self tenure.Incarnation, held, configured bool, now time.Time) (tenure.Statement, bool) {
-	mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self
+	mine := st.Owner.LNN == w.Self && (st.Owner.Incarnation == self || st.Fixed)
 	if !mine || held {
 		return st, false
 	}

@@ -75,14 +75,22 @@ func overruleHoldDown(candidates []placement.Candidate) {
 }
 
 // poolRequest is the question to placement: who are the candidates, and who has what. An address in motion counts as
-// already there, so that a plan in progress is not planned again. Addresses of a silent node are left alone.
+// already there, so that a plan in progress is not planned again. Addresses of a silent node are left alone, and so are those
+// that another record still gives to somebody and those that only an absent node can let go of.
 func poolRequest(w *World, id cluster.PoolID, pool *cluster.Pool, now time.Time) placement.Request {
 	request := placement.Request{
 		Pool: id, Candidates: w.Candidates(id, now), FailoverPolicy: pool.FailoverPolicy, Pins: pool.Pins, Now: now,
 	}
+	var members []cluster.Member // that keep what they have while they are away
+	if pool.AllocMethod == cluster.AllocStatic {
+		members = w.Config.Members(id)
+	}
 	for _, address := range w.Config.Addresses(id) {
 		st := w.Pools[id][address]
-		if w.Silent(st.Owner) && pool.AllocMethod == cluster.AllocDynamic {
+		if w.Silent(st.Owner) && pool.AllocMethod == cluster.AllocDynamic || w.stuck(st, members) {
+			continue
+		}
+		if st.State() == tenure.Unowned && w.ownedElsewhere(address, id, cluster.SubnetID{}) {
 			continue
 		}
 		if w.Settling && st.State() == tenure.Unowned && pool.AllocMethod == cluster.AllocDynamic {
@@ -94,6 +102,11 @@ func poolRequest(w *World, id cluster.PoolID, pool *cluster.Pool, now time.Time)
 		})
 	}
 	return request
+}
+
+// stuck reports whether an address is fixed to a node that is away and none of the members that may keep it.
+func (w *World) stuck(st tenure.Statement, members []cluster.Member) bool {
+	return st.Fixed && !w.Nodes[st.Owner.LNN].Present && !w.removed(st.Owner.LNN) && !slices.Contains(members, st.Owner.Member())
 }
 
 // effectiveOwner is who owns or is about to own the address.
@@ -155,8 +168,9 @@ func (p *Proposal) apply(w *World, want placement.Statement, reason string, now 
 		// Nobody fit: what is on record stays, and explains itself.
 	case before.Owner.IsZero():
 		after, _ = before.Step(tenure.Change{Action: tenure.Assign, To: claim, Reason: reason, Now: now})
-	case w.Over(before.Owner):
-		after, _ = before.Step(tenure.Change{Action: tenure.FailOver, To: claim, Over: true, Reason: failoverReason(w, before, claim, reason), Now: now})
+	case w.Free(before) || w.Over(before.Owner) && claim.LNN == before.Owner.LNN:
+		after, _ = before.Step(tenure.Change{Action: tenure.FailOver, To: claim, Over: true, Gone: w.removed(before.Owner.LNN),
+			Reason: failoverReason(w, before, claim, reason), Now: now})
 		p.fence(w, before.Owner)
 	case claim != before.Owner:
 		after, _ = before.Step(tenure.Change{Action: tenure.BeginMove, To: claim, Reason: reason, Now: now})
@@ -165,6 +179,9 @@ func (p *Proposal) apply(w *World, want placement.Statement, reason string, now 
 	}
 	if next := w.Claim(want.Next); after.Next != next && (next != after.Owner || next.IsZero()) {
 		after.Next = next
+	}
+	if pool, _, _, _ := w.Config.Pool(p.Pool); pool.AllocMethod == cluster.AllocStatic && !after.Owner.IsZero() && !w.Over(after.Owner) {
+		after.Fixed = true // from now on only the owner lets go
 	}
 	if after == before {
 		return
@@ -217,7 +234,7 @@ func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
 		if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); configured {
 			continue
 		}
-		if st.Owner.IsZero() || w.Over(st.Owner) {
+		if st.Owner.IsZero() || w.Free(st) {
 			if !st.Owner.IsZero() {
 				p.fence(w, st.Owner)
 			}

@@ -61,7 +61,7 @@ func trySubnet(w *World, subnet cluster.SubnetID, now time.Time) (ServiceProposa
 	var free []ServiceKey
 	for _, address := range w.Config.ServiceAddresses(subnet) {
 		key := ServiceKey{subnet, address}
-		if st := w.Services[key]; st.Owner.IsZero() || w.Over(st.Owner) {
+		if st := w.Services[key]; st.Owner.IsZero() && !w.ownedElsewhere(address, cluster.PoolID{}, subnet) || !st.Owner.IsZero() && w.Over(st.Owner) {
 			free = append(free, key)
 			if claim := w.Claim(w.serviceInterface(subnet, w.Self)); !claim.IsZero() && st.Next == claim && w.Over(st.Owner) {
 				return tryService(w, key, st, now)

@@ -220,7 +220,7 @@ func TestAnAddressThatIsNoLongerConfiguredIsLetGoAndForgotten(t *testing.T) {
 	for _, lnn := range []int{2, 3} {
 		w := m.world(lnn)
 		for range 10 {
-			for _, letting := range LetGo(w, m.nodes[lnn].Incarnation, nil, m.now) {
+			for _, letting := range LetGo(w, m.nodes[lnn].Incarnation, OnInterfaces{}, m.now) {
 				m.pools[letting.Pool] = letting.Record
 			}
 			if p, _, ok := ProposePool(w, poolID, false, m.now); ok {

@@ -79,6 +79,34 @@ func (w *World) Silent(c tenure.Claim) bool {
 	return !c.IsZero() && !w.Nodes[c.LNN].Present && !w.Over(c)
 }
 
+// Free reports whether an owner's end leaves an address to others: its incarnation is known to be over, and it held by a right
+// that ends with it, or its node is no longer configured.
+func (w *World) Free(st tenure.Statement) bool {
+	return w.Over(st.Owner) && (!st.Fixed || w.removed(st.Owner.LNN))
+}
+
+// removed reports whether an operator took a node out of the configuration and it is not heard any more.
+func (w *World) removed(lnn int) bool {
+	_, configured := w.Config.Node(lnn)
+	return !configured && !w.Nodes[lnn].Present
+}
+
+// ownedElsewhere reports whether an address has an owner in another record than that of one pool, or than that of one service
+// address. A change of the configuration brought it here, and that owner may not have heard of it: it has to let go first.
+func (w *World) ownedElsewhere(address netip.Addr, but cluster.PoolID, butService cluster.SubnetID) bool {
+	for id, record := range w.Pools {
+		if id != but && !record[address].Owner.IsZero() {
+			return true
+		}
+	}
+	for key, st := range w.Services {
+		if key.Address == address && key.Subnet != butService && !st.Owner.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // Unfit says why a node may hold nothing on an interface, apart from what a pool's checks say; empty when it may.
 func (w *World) Unfit(m cluster.Member) string {
 	node, known := w.Nodes[m.LNN]

@@ -66,6 +66,9 @@ type Refused struct {
 // ObserversChanged says that the set of the other nodes is now this. Grants of those that left no longer count.
 type ObserversChanged struct{ Observers []int }
 
+// Resigned says that the node gives its right up: its agent stops.
+type Resigned struct{ Reason string }
+
 // Tick says that time has passed.
 type Tick struct{}
 
@@ -73,6 +76,7 @@ func (LeaseRenewed) holderEvent()     {}
 func (Granted) holderEvent()          {}
 func (Refused) holderEvent()          {}
 func (ObserversChanged) holderEvent() {}
+func (Resigned) holderEvent()         {}
 func (Tick) holderEvent()             {}
 
 // Standing is a Holder's answer at one moment.
@@ -105,6 +109,8 @@ func (h *Holder) Step(event HolderEvent, now time.Time) Standing {
 				delete(h.grants, lnn)
 			}
 		}
+	case Resigned:
+		h.lapsed, h.lapsedWhy = true, e.Reason
 	case Tick:
 	default:
 		panic(fmt.Sprintf("tenure: unknown holder event %T", event))
@@ -129,6 +135,9 @@ func (h *Holder) neverHeld() bool { return h.lease.IsZero() && len(h.grants) == 
 
 // standing says what the holder may do at now.
 func (h *Holder) standing(now time.Time) Standing {
+	if h.lapsed {
+		return Standing{Reason: h.lapsedWhy}
+	}
 	if len(h.observers) == 0 {
 		return Standing{MayHold: true, Reason: "the only node of the cluster holds without leases"}
 	}

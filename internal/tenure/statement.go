@@ -34,10 +34,14 @@ func (c Claim) String() string {
 // The safety of the whole rests on one rule: the owner of a statement is changed only by that owner, after the address is
 // off its interfaces, or by anyone once the owner's incarnation is Down. The owner's own knowledge of what it owns is
 // therefore never out of date in the dangerous direction.
+//
+// A fixed owner (of a static address) holds without a right that could run out, so that the end of its incarnation frees
+// nothing: only its node lets go, in whatever incarnation, or an operator takes the node out of the configuration.
 type Statement struct {
 	Owner  Claim     `json:"owner,omitzero"`
 	Next   Claim     `json:"next,omitzero"`    // who takes when the owner is Down
 	To     Claim     `json:"to,omitzero"`      // who takes when the owner has let go: a planned move under way
+	Fixed  bool      `json:"fixed,omitempty"`  // the owner holds it without tenure
 	Epoch  uint64    `json:"epoch"`            // rises with every change of owner
 	Since  time.Time `json:"since"`            // when the owner became owner, by the proposer's clock; for people
 	Reason string    `json:"reason,omitempty"` // why the owner became owner
@@ -87,6 +91,7 @@ type Change struct {
 	By     Claim // who acts; counts for complete and abandon
 	To     Claim // the new owner, or the target of a move
 	Over   bool  // for failover: the owner's incarnation is known to be over
+	Gone   bool  // for failover: and its node is no longer configured
 	Reason string
 	Now    time.Time
 }
@@ -128,10 +133,16 @@ func assign(s Statement, c Change) (Statement, Outcome) {
 }
 
 func failOver(s Statement, c Change) (Statement, Outcome) {
-	if !c.Over {
+	same := c.To.LNN == s.Owner.LNN
+	switch {
+	case !c.Over:
 		return s, Outcome{Reason: fmt.Sprintf("%s is not known to be over", s.Owner)}
+	case s.Fixed && !same && !c.Gone:
+		return s, Outcome{Reason: fmt.Sprintf("%s holds it without a right that ends: only its node can let go", s.Owner)}
 	}
-	return owned(s, c), Outcome{Changed: true, Reason: c.Reason}
+	after := owned(s, c)
+	after.Fixed = s.Fixed && same // the interface may have it from before
+	return after, Outcome{Changed: true, Reason: c.Reason}
 }
 
 func beginMove(s Statement, c Change) (Statement, Outcome) {

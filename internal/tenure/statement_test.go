@@ -15,6 +15,8 @@ var (
 func TestStatementTransitions(t *testing.T) {
 	held := Statement{Owner: one, Next: two, Epoch: 4}
 	moving := Statement{Owner: one, Next: three, To: two, Epoch: 4}
+	fixed := Statement{Owner: one, Epoch: 4, Fixed: true}
+	returned := Claim{LNN: 1, Interface: "eth0", Incarnation: 4}
 	for _, test := range []struct {
 		name   string
 		before Statement
@@ -39,12 +41,19 @@ func TestStatementTransitions(t *testing.T) {
 		{"nor the owner under another incarnation", moving, Change{Action: Complete, By: Claim{LNN: 1, Interface: "eth0", Incarnation: 4}}, one, two, 4, true},
 		{"nothing moving, nothing to complete", held, Change{Action: Complete, By: one}, one, Claim{}, 4, true},
 		{"the owner may abandon it", held, Change{Action: Abandon, By: one}, Claim{}, Claim{}, 5, false},
+		{"a fixed owner's end frees nothing", fixed, Change{Action: FailOver, To: two, Over: true}, one, Claim{}, 4, true},
+		{"but its node is the owner again", fixed, Change{Action: FailOver, To: returned, Over: true}, returned, Claim{}, 5, false},
+		{"and an operator may take the node away", fixed, Change{Action: FailOver, To: two, Over: true, Gone: true}, two, Claim{}, 5, false},
+		{"a fixed owner may abandon it", fixed, Change{Action: Abandon, By: one}, Claim{}, Claim{}, 5, false},
 		{"nobody else may", held, Change{Action: Abandon, By: two}, one, Claim{}, 4, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			after, outcome := test.before.Step(test.change)
 			if after.Owner != test.owner || after.To != test.to || after.Epoch != test.epoch || outcome.Changed == test.stays {
 				t.Errorf("got %+v, %+v", after, outcome)
+			}
+			if after.Fixed != (test.before.Fixed && after.Owner.LNN == test.before.Owner.LNN) {
+				t.Errorf("fixed is %v: it is when the owner's node was fixed before, and for nobody else", after.Fixed)
 			}
 			if test.stays && (outcome.Reason == "" || after != test.before) {
 				t.Errorf("staying says no reason or changed something: %+v, %+v", after, outcome)

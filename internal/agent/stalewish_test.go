@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/address"
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/linux/link/linktest"
+	"github.com/holdfast/holdfast/internal/linux/neigh/neightest"
+	"github.com/holdfast/holdfast/internal/steering"
+)
+
+// hangingNode is another node whose hook does not return before it is let go.
+type hangingNode struct{ release chan struct{} }
+
+func (h hangingNode) Hook(ctx context.Context, _ int, _ cluster.HookPhase, _ netip.Addr, _, _ cluster.Member) (string, error) {
+	select {
+	case <-h.release:
+	case <-ctx.Done():
+	}
+	return "", nil
+}
+
+// A wish that waits behind a hook while the node lapses and registers anew belongs to the life that is over: nothing of it is
+// put on an interface.
+func TestAWishOfAnEarlierLifeIsNotCarriedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kernel, announcer := linktest.New(linktest.Ethernet(2, "eth0")), neightest.New()
+		announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
+		hang := hangingNode{make(chan struct{})}
+		hooks := []cluster.Hook{{Phase: cluster.HookPrepare, Command: []string{"/bin/true"}, Timeout: time.Hour}}
+		a := &applier{
+			reconciler: address.New(address.Options{Kernel: kernel, Announcer: announcer}),
+			hooks: &hookRelay{
+				peers: hang, others: func() []int { return []int{2} }, hooks: func() []cluster.Hook { return hooks },
+				event: func(string, string, string, map[string]string) {}, log: slog.New(slog.DiscardHandler),
+			},
+			mayHold: func() bool { return true }, log: slog.New(slog.DiscardHandler), done: func(wish, applied) {}, wake: make(chan struct{}, 1),
+		}
+		addr := netip.MustParseAddr("10.0.0.100")
+		w := wish{
+			generation: 1, silences: a.reconciler.Silences(),
+			holdings: []steering.Holding{{Address: addr, Interface: "eth0", Kind: steering.Dynamic, Epoch: 7}},
+			moving:   map[netip.Addr]moveEnds{addr: {to: cluster.Member{LNN: 1, Interface: "eth0"}}},
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.carryOut(t.Context(), w)
+		}()
+		time.Sleep(time.Second)
+		a.reconciler.Silence("the right to hold ran out") // and the next life begins at once: mayHold says yes again
+		close(hang.release)
+		<-done
+		addresses, err := kernel.Addresses()
+		if err != nil || len(addresses) != 0 {
+			t.Errorf("on the interface is %v, %v", addresses, err)
+		}
+		if last := a.Last(); last.held[addr] || last.failed[addr] == "" {
+			t.Errorf("it is said to be held, or not to have failed: %+v", last)
+		}
+	})
+}
