@@ -35,7 +35,7 @@ func (c cast) file() string {
 	file := fmt.Sprintf("lab: {nodes: %d, clients: %d, routers: %d, resolver: %s}\ncluster:\n", c.nodes, c.clients, c.routers, c.resolver)
 	// Leases of three seconds: here four nodes and their peers share a few processors, and what these tests look at is not
 	// how soon a death is noticed.
-	file += "  cluster:\n    heartbeat-multiplier: 30\n" + indent("    ", c.cluster)
+	file += "  cluster:\n    name: lab\n    heartbeat-multiplier: 30\n" + indent("    ", c.cluster)
 	if c.list != "" {
 		file += "  nodes:\n" + indent("    ", c.list)
 	}

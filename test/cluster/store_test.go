@@ -113,8 +113,7 @@ type externalStore struct {
 	members [3]*program
 }
 
-const externalYAML = `name: lab
-heartbeat-interval-ms: 50
+const externalYAML = `heartbeat-interval-ms: 50
 store: {endpoints: ["10.10.0.201:2379", "10.10.0.202:2379", "10.10.0.203:2379"]}`
 
 // TestExternalStore runs a cluster on an etcd that the administrator runs, with certificates of the cluster's authority.
