@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -183,6 +184,9 @@ func hostPort(endpoint string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || port == "" {
 		return "", fmt.Errorf("store endpoint %q: give host:port, with brackets around an IPv6 address", endpoint)
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return "", fmt.Errorf("store endpoint %q: the port must be a number from 1 to 65535", endpoint)
 	}
 	return address, nil
 }
