@@ -121,7 +121,8 @@ func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
 // start powers a node on: its kernel has no moving address, its agent starts.
 func (c *testCluster) start(lnn int) {
 	n := c.nodes[lnn]
-	node, _ := c.config.Node(lnn)
+	config := c.config
+	node, _ := config.Node(lnn)
 	ctx, power := context.WithCancel(context.Background())
 	asked, stop := context.WithCancel(ctx)
 	n.names = &fakeNames{}
@@ -135,16 +136,18 @@ func (c *testCluster) start(lnn int) {
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
 	}
-	if err := a.assemble(c.config, e); err != nil {
+	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)
 	}
 	ended := make(chan struct{})
+	c.net.Lock() // other nodes may be asking it
 	n.agent, n.store, n.power, n.stop, n.ended = a, c.store.Connect(), power, stop, ended
+	c.net.Unlock()
 	go func() {
 		defer close(ended)
 		defer power()
 		a.useStore(store.Guard(n.store, c.id, a.board))
-		if err := a.seed(asked, c.config); err != nil {
+		if err := a.seed(asked, config); err != nil {
 			return
 		}
 		if err := a.serve(asked, ctx, power); err != nil {
@@ -171,16 +174,18 @@ type asker struct {
 var errCut = errors.New("no route to that node")
 
 func (a asker) reach(to int) (*Agent, error) {
-	n := a.c.nodes[to]
+	a.c.net.Lock()
+	agent, ended := a.c.nodes[to].agent, a.c.nodes[to].ended
+	a.c.net.Unlock()
 	select {
-	case <-n.ended:
+	case <-ended:
 		return nil, errCut
 	default:
 	}
 	if a.c.severed(a.from, to) {
 		return nil, errCut
 	}
-	return n.agent, nil
+	return agent, nil
 }
 
 func (a asker) Acknowledge(_ context.Context, lnn int, incarnation tenure.Incarnation, span time.Duration) (tenure.Answer, error) {
