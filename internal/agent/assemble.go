@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -263,8 +264,10 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("news of the checks", void(a.passOnChecks))
 	run("interfaces", void(a.watchLinks))
 	run("load", void(a.measure))
-	holding, release := context.WithCancel(running)
-	run("the right to hold", func(context.Context) error { a.tenancy.Run(holding); return nil })
+	// The right to hold outlives everything that could put an address on an interface: the lease is given back last.
+	holding, release := context.WithCancel(context.WithoutCancel(running))
+	var held sync.WaitGroup
+	held.Go(func() { a.tenancy.Run(holding) })
 	run("the loop", func(ctx context.Context) error {
 		a.loop.run(ctx, a.store.Watch(ctx, "", 0))
 		return errors.New("the watch of the store ended")
@@ -277,11 +280,12 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 		a.leave()
 	case err = <-failed:
 	}
-	release()
 	a.answers.server.Close()
 	stop()
 	a.wg.Wait()
 	a.applier.reconciler.Silence("the agent stops")
+	release()
+	held.Wait()
 	return err
 }
 
