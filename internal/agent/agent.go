@@ -101,7 +101,9 @@ type Agent struct {
 	beat      atomic.Int64         // when the loop last came round, for the watchdog
 	leaving   atomic.Bool
 	historyMu sync.Mutex
-	history   history // of this node's own starts and outages
+	history   history   // of this node's own starts and outages
+	drew      time.Time // when the present start drew its first number, by the wall clock
+	drewAt    time.Time // and by the agent's
 	links     linkState
 	wg        sync.WaitGroup
 }

@@ -28,7 +28,7 @@ func (a *Agent) draw(ctx context.Context) (tenure.Incarnation, error) {
 			return 0, err
 		}
 		now := time.Now()
-		next := incarnationRecord{Number: record.Value.Number + 1, Starts: recentStarts(record.Value.Starts, now)}
+		next := incarnationRecord{Number: record.Value.Number + 1, Starts: recentStarts(record.Value.Starts, a.startOf(now), now)}
 		put, err := store.PutOp(incarnationKey(a.self.LNN), next, 0)
 		if err != nil {
 			return 0, err
@@ -50,15 +50,24 @@ func (a *Agent) draw(ctx context.Context) (tenure.Incarnation, error) {
 	}
 }
 
+// startOf is when the start that draws now began. A number that was drawn and came to nothing, because the store did not answer, is
+// not a start of its own: otherwise a node would be taken for one that flaps. Only the tenancy calls it.
+func (a *Agent) startOf(now time.Time) time.Time {
+	if a.drew.IsZero() || a.tenancy.RegisteredSince(a.drewAt) {
+		a.drew, a.drewAt = now.Round(0), a.now()
+	}
+	return a.drew
+}
+
 // recentStarts keeps the starts that still count, and adds this one.
-func recentStarts(starts []time.Time, now time.Time) []time.Time {
+func recentStarts(starts []time.Time, this, now time.Time) []time.Time {
 	var kept []time.Time
 	for _, start := range starts {
-		if now.Sub(start) < flapWindow {
+		if now.Sub(start) < flapWindow && !start.Equal(this) {
 			kept = append(kept, start)
 		}
 	}
-	kept = append(kept, now)
+	kept = append(kept, this)
 	return kept[max(len(kept)-maxStartsKept, 0):]
 }
 

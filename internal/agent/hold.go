@@ -102,6 +102,13 @@ func (t *tenancy) StoreSilentFor() time.Duration {
 	return t.now().Sub(t.answered)
 }
 
+// RegisteredSince reports whether the store has answered this node since a moment: what was begun then came to something.
+func (t *tenancy) RegisteredSince(moment time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.answered.Before(moment)
+}
+
 // Span is how long a lease lasts from the next one on.
 func (t *tenancy) Span() span {
 	t.mu.Lock()

@@ -258,3 +258,21 @@ func TestALateReleaseUnderAnOldConfiguration(t *testing.T) {
 		}
 	})
 }
+
+// A start that needs several numbers because the store's answers are lost is one start: the node is not held down as if it flapped.
+func TestLostAnswersAreNoStarts(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *testCluster) {
+		c.kill(2)
+		c.pass(10 * time.Second)
+		c.start(2)
+		c.nodes[2].store.LoseAnswers(7)
+		c.pass(20 * time.Second)
+		a := c.nodes[2].agent
+		a.historyMu.Lock()
+		got := a.history.holdDown
+		a.historyMu.Unlock()
+		if got != holdDownBase {
+			t.Errorf("after one death it is held down for %s, incarnation %d", got, a.tenancy.Incarnation())
+		}
+	})
+}
