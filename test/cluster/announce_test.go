@@ -42,7 +42,7 @@ cluster:
 
 // TestAnnouncements looks from a client at what nodes announce. One lab serves the reports that follow, in order.
 func TestAnnouncements(t *testing.T) {
-	need(t, "tcpdump:tcpdump", "python3:python3")
+	need(t, "python3:python3")
 	l := startLab(t, 3, dualYAML)
 	w := l.watch(t)
 	l.all(t, l.nodes)

@@ -35,10 +35,19 @@ type capture struct {
 	program *program
 }
 
+// needCapture skips a test where tcpdump cannot run.
+func needCapture(t *testing.T) {
+	t.Helper()
+	need(t, "tcpdump:tcpdump")
+	if os.Getuid() != 0 {
+		t.Skip("tcpdump insists on changing its user, which the user namespace of an ordinary user does not permit: run as root to see captures")
+	}
+}
+
 // capture starts tcpdump on a member for ARP and ICMPv6, and what else filter says.
 func (l *lab) capture(t *testing.T, member string, filter ...string) *capture {
 	t.Helper()
-	need(t, "tcpdump:tcpdump")
+	needCapture(t)
 	c := &capture{file: filepath.Join(t.TempDir(), "frames.pcap")}
 	ready := c.file + ".said"
 	rules := strings.Join(append([]string{"arp", "icmp6"}, filter...), " or ")

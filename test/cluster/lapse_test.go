@@ -130,6 +130,7 @@ func (l *lab) holdsNothing(t *testing.T, node string) {
 // must not act as the owner of anything that is another's now: no announcement, no address, no answer, also not to questions
 // that lay in its sockets meanwhile. The pool is rebalanced by hand only, so nothing comes back by itself.
 func TestThawedNodeOwnsNothing(t *testing.T) {
+	needCapture(t)
 	whole := t
 	l := startLab(t, 4, cast{nodes: 4, clients: 1, resolver: "none", pool: "rebalance-policy: manual"}.file())
 	w := l.watch(t)
