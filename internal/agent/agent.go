@@ -141,12 +141,14 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer closeKernel()
+	servers, err := a.listen()
+	if err != nil {
+		return err
+	}
 	if err := a.assemble(config, e); err != nil {
-		return err
+		return errors.Join(err, closeAll(servers))
 	}
-	if err := a.startServers(); err != nil {
-		return err
-	}
+	a.startServers(servers)
 	defer a.closeStore()
 	if err := a.openStore(ctx, config); err != nil {
 		return err
@@ -154,25 +156,38 @@ func Run(ctx context.Context, options Options) error {
 	return a.serve(ctx, running, stop)
 }
 
-// startServers answers the local API and the other nodes from the first moment, so that an operator sees what a starting agent
-// waits for. What is not known yet is refused with a word on why.
-func (a *Agent) startServers() error {
+// listen opens the node's own sockets. It comes before anything is touched: where an agent runs already it fails, and what that
+// one holds stays as it is.
+func (a *Agent) listen() ([]*api.Server, error) {
 	peerServer, err := a.listenPeers()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	local, err := a.listenLocal()
 	if err != nil {
-		return err
+		return nil, errors.Join(err, peerServer.Close())
 	}
-	for _, server := range []*api.Server{peerServer, local} {
+	return []*api.Server{peerServer, local}, nil
+}
+
+func closeAll(servers []*api.Server) error {
+	var errs []error
+	for _, server := range servers {
+		errs = append(errs, server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// startServers answers the local API and the other nodes from the first moment, so that an operator sees what a starting agent
+// waits for. What is not known yet is refused with a word on why.
+func (a *Agent) startServers(servers []*api.Server) {
+	for _, server := range servers {
 		a.wg.Go(func() {
 			if err := server.Serve(a.ctx); err != nil {
 				a.log.Error("a server of the agent stopped", "error", err)
 			}
 		})
 	}
-	return nil
 }
 
 // prepare reads what the node is.

@@ -42,6 +42,7 @@ func TestBadInput(t *testing.T) {
 	l.spread(t, l.nodes, 3, 3, 3)
 	t.Run("wrong YAML", func(t *testing.T) { l.wrongFiles(t) })
 	t.Run("a missing capability", func(t *testing.T) { l.missingCapability(t) })
+	t.Run("a second agent", func(t *testing.T) { l.secondAgent(t, w) })
 	t.Run("a service address of a stranger", func(t *testing.T) { l.stranger(t) })
 	t.Run("the only interface vanishes", func(t *testing.T) { l.interfaceVanishes(t) })
 	t.Run("a full disk under the store", func(t *testing.T) { l.fullDisk(t, whole, w) })
@@ -120,6 +121,27 @@ func (l *lab) missingCapability(t *testing.T) {
 		}
 	}
 	l.spread(t, l.nodes, 3, 3, 3)
+}
+
+// secondAgent: an agent that is started where one runs already says so and ends, and takes nothing from the one that runs.
+func (l *lab) secondAgent(t *testing.T, w *watcher) {
+	before, _ := l.spread(t, l.nodes, 3, 3, 3)
+	log := len(w.check(t).Seen)
+	for _, socket := range []string{"/run/holdfast/second.sock", "/run/holdfast/holdfast.sock"} {
+		r, err := l.try("node1", "holdfast", "agent", "--dir", l.dir+"/nodes/node1", "--socket", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.code == 0 || !strings.Contains(r.complaints, "no other agent") {
+			t.Errorf("a second agent at %s ended with %d: %s", socket, r.code, r.complaints)
+		}
+	}
+	for _, change := range w.check(t).Seen[log:] {
+		t.Errorf("a second agent on node1, and %+v", change)
+	}
+	if after, _ := l.spread(t, l.nodes, 3, 3, 3); !maps.Equal(before, after) {
+		t.Errorf("a second agent moved addresses from %v to %v", before, after)
+	}
 }
 
 // stranger: a host outside the cluster has a service address before any node took it. It is left alone and reported; nobody
