@@ -175,27 +175,31 @@ func (l *loop) poolFaults(time.Time) map[string]string {
 	return faults
 }
 
-// routes are the routes by which replies leave: for each subnet with a gateway, by the interface of this node in it.
-func (l *loop) routes(w *steering.World) []address.SubnetRoute {
+// routes are the routes by which replies leave: for each subnet, by each interface of this node in it. A subnet without a
+// gateway needs them too: a node that has no address of its own there reaches that link by nothing else.
+func (l *loop) routes(w *steering.World, holdings []steering.Holding) []address.SubnetRoute {
 	var routes []address.SubnetRoute
 	for _, subnetID := range w.Config.Subnets() {
 		subnet, _ := w.Config.Subnet(subnetID)
-		route := address.SubnetRoute{Prefix: subnet.CIDR, Gateway: subnet.Gateway}
+		static := map[string][]cluster.Route{} // by interface: a pool's routes are those of its members
 		for _, id := range w.Config.Pools() {
 			if id.SubnetID() != subnetID {
 				continue
 			}
+			pool, _, _, _ := w.Config.Pool(id)
 			for _, m := range w.Config.Members(id) {
-				if m.LNN == l.self.LNN && route.Interface == "" {
-					route.Interface = m.Interface
+				if m.LNN == l.self.LNN {
+					static[m.Interface] = append(static[m.Interface], pool.StaticRoutes...)
 				}
 			}
-			if pool, _, _, _ := w.Config.Pool(id); route.Interface != "" {
-				route.Static = append(route.Static, pool.StaticRoutes...)
+		}
+		for _, h := range holdings { // service addresses of a subnet without pools, and what is about to leave a pool
+			if _, member := static[h.Interface]; !member && h.Subnet == subnetID {
+				static[h.Interface] = nil
 			}
 		}
-		if route.Interface != "" && (route.Gateway.IsValid() || len(route.Static) > 0) {
-			routes = append(routes, route)
+		for _, name := range slices.Sorted(maps.Keys(static)) {
+			routes = append(routes, address.SubnetRoute{Prefix: subnet.CIDR, Gateway: subnet.Gateway, Interface: name, Static: static[name]})
 		}
 	}
 	return routes

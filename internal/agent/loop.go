@@ -307,7 +307,7 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, silences uin
 	l.wanted, l.routesOf = holdings, w.Config
 	l.applier.Want(wish{
 		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),
-		routes: l.routes(w), moving: l.moveEnds(w, holdings),
+		routes: l.routes(w, holdings), moving: l.moveEnds(w, holdings),
 	})
 }
 

@@ -158,6 +158,10 @@ func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now t
 		unfit = "" // its lease is gone and it holds by the word of the others: it keeps what it has and gets another lease
 	}
 	successor := w.serviceSuccessor(key.Subnet, counts, w.Self)
+	target := successor
+	if own := w.serviceInterface(key.Subnet, w.Self); target.IsZero() && w.Unfit(own) == "" {
+		target = w.Claim(own) // nobody else can, but another interface of this node
+	}
 	p := ServiceProposal{Key: key, Statement: st}
 	var outcome tenure.Outcome
 	switch {
@@ -167,8 +171,8 @@ func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now t
 		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.Complete, By: st.Owner, Now: now})
 		p.Statement.Next = w.serviceSuccessor(key.Subnet, counts, st.To.LNN)
 	case st.State() == tenure.Moving:
-	case unfit != "" && !successor.IsZero():
-		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.BeginMove, To: successor, Now: now,
+	case unfit != "" && !target.IsZero():
+		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.BeginMove, To: target, Now: now,
 			Reason: fmt.Sprintf("%s cannot host it: %s", w.nodeName(w.Self), unfit)})
 	case st.Next != successor && (st.Next.IsZero() || w.Over(st.Next) || w.Unfit(st.Next.Member()) != "" || counts[st.Next.LNN] > counts[successor.LNN]):
 		p.Statement.Next = successor
@@ -222,13 +226,14 @@ func (w *World) serviceCounts(subnet cluster.SubnetID) map[int]int {
 	return counts
 }
 
-// serviceInterface is the interface on which a node hosts service addresses of a subnet: the first that belongs to a pool of
-// the subnet, else the node's first.
+// serviceInterface is the interface on which a node hosts service addresses of a subnet: the first fit one that belongs to a
+// pool of the subnet, the first of them if none is fit; in a subnet without pools the same of all of the node's interfaces.
 func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Member {
 	node, configured := w.Config.Node(lnn)
 	if !configured || node.Witness {
 		return cluster.Member{}
 	}
+	var candidates []cluster.Member
 	pools := false
 	for _, id := range w.Config.Pools() {
 		if id.SubnetID() != subnet {
@@ -237,14 +242,22 @@ func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Membe
 		pools = true
 		for _, m := range w.Config.Members(id) {
 			if m.LNN == lnn {
-				return m
+				candidates = append(candidates, m)
 			}
 		}
 	}
-	if pools || len(node.Interfaces) == 0 {
+	for _, name := range node.Interfaces {
+		if !pools {
+			candidates = append(candidates, cluster.Member{LNN: lnn, Interface: name})
+		}
+	}
+	if len(candidates) == 0 {
 		return cluster.Member{}
 	}
-	return cluster.Member{LNN: lnn, Interface: node.Interfaces[0]}
+	if fit := slices.IndexFunc(candidates, func(m cluster.Member) bool { return w.Unfit(m) == "" }); fit >= 0 {
+		return candidates[fit]
+	}
+	return candidates[0]
 }
 
 // serviceSuccessor is the ready node with the fewest service addresses, other than one; nobody if there is none.
