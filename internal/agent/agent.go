@@ -114,6 +114,7 @@ type edges struct {
 	announcer address.Announcer
 	asks      peerAsker                                             // the other nodes, asked for a span
 	confirms  peerConfirmer                                         // and for a confirmation
+	held      heldAsker                                             // and for what is on their interfaces
 	names     func(answered func([]dns.Answered)) names             // the server that answers names
 	sockets   func(ports ...uint16) (map[netip.AddrPort]int, error) // established connections
 	links     func() ([]load.Link, error)                           // bytes and speeds
@@ -247,7 +248,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 		kernel.Close()
 	}
 	return edges{
-		kernel: kernel, announcer: announcer, asks: a.peers, confirms: a.peers, sockets: sockdiag.Established, links: readCounters,
+		kernel: kernel, announcer: announcer, asks: a.peers, confirms: a.peers, held: a.peers, sockets: sockdiag.Established, links: readCounters,
 		names: func(answered func([]dns.Answered)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

@@ -23,9 +23,6 @@ import (
 // changes nothing but records in the store.
 type nodeService struct{ *Agent }
 
-// defaultWait is how long a change waits for every node that is up to put it into effect.
-const defaultWait = 10 * time.Second
-
 // seen is the present view, or why there is none.
 func (s nodeService) seen() (*view, error) {
 	if v := s.view.Load(); v != nil {
@@ -107,12 +104,7 @@ func (s nodeService) change(ctx context.Context, v *view, config *cluster.Config
 		return nil, storeRefusal(err)
 	}
 	result.Revision = revision
-	result.PendingNodes = s.await(ctx, options, func(now *view, lnn int, entry memberEntry) string {
-		if entry.record.ConfigRevision < revision {
-			return fmt.Sprintf("it is at revision %d of the configuration", entry.record.ConfigRevision)
-		}
-		return ""
-	})
+	result.PendingNodes = s.await(ctx, options, configured(v, revision))
 	return result, nil
 }
 
@@ -147,31 +139,6 @@ func storeRefusal(err error) error {
 		return api.Changed("somebody else changed it at the same moment; nothing of this change was done; look at it again and repeat it")
 	}
 	return api.Unavailable("the store did not take the change: %v", err)
-}
-
-// await waits until every node that is up satisfies a condition, and names those that do not in time.
-func (s nodeService) await(ctx context.Context, options *holdfastv1.ChangeOptions, lacks func(*view, int, memberEntry) string) []*holdfastv1.PendingNode {
-	if options.GetNoWait() {
-		return nil
-	}
-	limit := defaultWait
-	if options.GetWaitMs() > 0 {
-		limit = time.Duration(options.GetWaitMs()) * time.Millisecond
-	}
-	deadline := time.Now().Add(limit)
-	for {
-		v := s.view.Load()
-		var pending []*holdfastv1.PendingNode
-		for _, lnn := range slices.Sorted(maps.Keys(v.members)) {
-			if why := lacks(v, lnn, v.members[lnn]); why != "" {
-				pending = append(pending, &holdfastv1.PendingNode{Name: nameOf(v.world, lnn), Why: why})
-			}
-		}
-		if len(pending) == 0 || time.Now().After(deadline) || ctx.Err() != nil {
-			return pending
-		}
-		wait(ctx, 5*time.Millisecond)
-	}
 }
 
 // movesUnder says what would move if this were the configuration. The same decisions make it happen.
@@ -235,6 +202,7 @@ func (s nodeService) RebalancePool(ctx context.Context, r *holdfastv1.RebalanceP
 		pools = []cluster.PoolID{id}
 	}
 	result := &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Revision: v.configRevision}
+	var revision int64
 	for _, id := range pools {
 		proposal, _, ok := steering.ProposePool(v.world, id, true, s.now())
 		if !ok || len(proposal.Moves) == 0 {
@@ -242,7 +210,7 @@ func (s nodeService) RebalancePool(ctx context.Context, r *holdfastv1.RebalanceP
 		}
 		result.Moves = append(result.Moves, moveMessages(v.world, id, proposal.Moves)...)
 		if !r.Options.GetDryRun() {
-			if err := s.commitPool(ctx, v, proposal); err != nil {
+			if revision, err = s.commitPool(ctx, v, proposal); err != nil {
 				return nil, err
 			}
 		}
@@ -252,43 +220,25 @@ func (s nodeService) RebalancePool(ctx context.Context, r *holdfastv1.RebalanceP
 		return result, nil
 	}
 	if !r.Options.GetDryRun() {
-		result.PendingNodes = s.await(ctx, r.Options, moving(pools))
+		result.PendingNodes = s.await(ctx, r.Options, moved(v, revision))
 	}
 	return result, nil
 }
 
 // commitPool writes a proposal that an operator asked for.
-func (s nodeService) commitPool(ctx context.Context, v *view, p steering.Proposal) error {
+func (s nodeService) commitPool(ctx context.Context, v *view, p steering.Proposal) (revision int64, err error) {
 	put, err := store.PutOp(poolKey(p.Pool), p.Record, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	txn := store.Txn{If: []store.Condition{{Key: poolKey(p.Pool), Revision: v.poolRevisions[p.Pool]}, {Key: keyConfig, Revision: v.configRevision}}, Then: []store.Op{put}}
 	for _, lnn := range p.Absent {
 		txn.If = append(txn.If, store.Condition{Key: memberKey(lnn)})
 	}
-	if _, err := s.store.Commit(ctx, txn); err != nil {
-		return storeRefusal(err)
+	if revision, err = s.store.Commit(ctx, txn); err != nil {
+		return 0, storeRefusal(err)
 	}
-	return nil
-}
-
-// moving says of a node that it still has addresses on their way.
-func moving(pools []cluster.PoolID) func(*view, int, memberEntry) string {
-	return func(v *view, lnn int, _ memberEntry) string {
-		n := 0
-		for _, id := range pools {
-			for _, st := range v.world.Pools[id] {
-				if st.State() == tenure.Moving && st.Owner.LNN == lnn {
-					n++
-				}
-			}
-		}
-		if n == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%d addresses are still on their way from it", n)
-	}
+	return revision, nil
 }
 
 func (s nodeService) RebalanceServiceAddresses(ctx context.Context, r *holdfastv1.RebalanceServiceAddressesRequest) (*holdfastv1.ChangeResult, error) {
@@ -300,6 +250,7 @@ func (s nodeService) RebalanceServiceAddresses(ctx context.Context, r *holdfastv
 	if err != nil {
 		return nil, api.NotFound("%v", err)
 	}
+	before := v
 	result := &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Revision: v.configRevision}
 	for range len(v.world.Config.ServiceAddresses(subnet)) { // one at a time, and never more moves than addresses
 		p, ok := steering.SpreadService(v.world, subnet, s.now())
@@ -317,6 +268,8 @@ func (s nodeService) RebalanceServiceAddresses(ctx context.Context, r *holdfastv
 	}
 	if len(result.Moves) == 0 {
 		result.Note = "the service addresses are even already"
+	} else if !r.Options.GetDryRun() {
+		result.PendingNodes = s.await(ctx, r.Options, moved(before, v.storeRevision))
 	}
 	return result, nil
 }
@@ -419,20 +372,18 @@ func (s nodeService) drain(ctx context.Context, name string, options *holdfastv1
 			return nil, err
 		}
 	}
-	if _, err := s.store.Commit(ctx, store.Txn{Then: []store.Op{op}}); err != nil {
+	revision, err := s.store.Commit(ctx, store.Txn{Then: []store.Op{op}})
+	if err != nil {
 		return nil, storeRefusal(err)
 	}
-	result.PendingNodes = s.await(ctx, options, func(now *view, lnn int, _ memberEntry) string {
-		switch {
-		case lnn != node.LNN:
-			return ""
-		case now.world.Nodes[lnn].Draining != on:
-			return "the change has not arrived"
-		case on && now.owned(lnn) > 0 && now.othersFitBut(lnn):
+	drained := moved(v, revision)
+	drained.also = func(now *view, lnn int) string {
+		if lnn == node.LNN && on && now.owned(lnn) > 0 && now.othersFitBut(lnn) {
 			return fmt.Sprintf("it still holds %d addresses", now.owned(lnn))
 		}
 		return ""
-	})
+	}
+	result.PendingNodes = s.await(ctx, options, drained)
 	return result, nil
 }
 

@@ -131,7 +131,7 @@ func (c *testCluster) start(lnn int) {
 		self: node, board: &problem.Board{}, registry: prometheus.NewRegistry(), events: newEventLog(), peers: &peers{self: node, connect: func(cluster.Node) (*api.PeerClient, error) { return nil, errCut }},
 	}
 	e := edges{
-		kernel: n.kernel, announcer: n.link, asks: asker{c, lnn}, confirms: asker{c, lnn},
+		kernel: n.kernel, announcer: n.link, asks: asker{c, lnn}, confirms: asker{c, lnn}, held: asker{c, lnn},
 		names:   func(func([]dns.Answered)) names { return n.names },
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
@@ -202,6 +202,15 @@ func (a asker) Confirm(_ context.Context, observer, lnn int, incarnation tenure.
 		return tenure.Answer{}, err
 	}
 	return agent.tower.Confirm(lnn, incarnation), nil
+}
+
+func (a asker) Held(_ context.Context, lnn int) interfaces {
+	agent, err := a.reach(lnn)
+	if err != nil {
+		return interfaces{err: err}
+	}
+	last := agent.applier.Last()
+	return interfaces{held: last.held, failed: last.failed}
 }
 
 // fakeNames keeps the view that names would be answered from.

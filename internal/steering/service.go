@@ -285,3 +285,18 @@ func (w *World) ServiceHolders(subnet cluster.SubnetID) []netip.Addr {
 	}
 	return held
 }
+
+// FreeServices are the service addresses that nobody holds although a node is ready to.
+func (w *World) FreeServices() []ServiceKey {
+	var free []ServiceKey
+	for _, subnet := range w.Config.Subnets() {
+		ready := len(w.serviceCounts(subnet)) > 0
+		for _, address := range w.Config.ServiceAddresses(subnet) {
+			key := ServiceKey{subnet, address}
+			if owner := w.Services[key].Owner; ready && (owner.IsZero() || w.Over(owner)) {
+				free = append(free, key)
+			}
+		}
+	}
+	return free
+}

@@ -917,6 +917,95 @@ func (x *HookResponse) GetReason() string {
 	return ""
 }
 
+type HeldRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldRequest) Reset() {
+	*x = HeldRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldRequest) ProtoMessage() {}
+
+func (x *HeldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
+func (*HeldRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
+}
+
+type HeldResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Held  []string               `protobuf:"bytes,1,rep,name=held,proto3" json:"held,omitempty"`
+	// Address to why it could not be put on its interface.
+	Failed        map[string]string `protobuf:"bytes,2,rep,name=failed,proto3" json:"failed,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldResponse) Reset() {
+	*x = HeldResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldResponse) ProtoMessage() {}
+
+func (x *HeldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
+func (*HeldResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *HeldResponse) GetHeld() []string {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *HeldResponse) GetFailed() map[string]string {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
 var File_holdfast_v1_peer_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_peer_proto_rawDesc = "" +
@@ -986,13 +1075,21 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\fHookResponse\x12\x16\n" +
 	"\x06output\x18\x01 \x01(\tR\x06output\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xe7\x02\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\r\n" +
+	"\vHeldRequest\"\x9c\x01\n" +
+	"\fHeldResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x03(\tR\x04held\x12=\n" +
+	"\x06failed\x18\x02 \x03(\v2%.holdfast.v1.HeldResponse.FailedEntryR\x06failed\x1a9\n" +
+	"\vFailedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xa4\x03\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12P\n" +
 	"\vAcknowledge\x12\x1f.holdfast.v1.AcknowledgeRequest\x1a .holdfast.v1.AcknowledgeResponse\x12D\n" +
 	"\aConfirm\x12\x1b.holdfast.v1.ConfirmRequest\x1a\x1c.holdfast.v1.ConfirmResponse\x12;\n" +
-	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
+	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12;\n" +
+	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_peer_proto_rawDescOnce sync.Once
@@ -1006,7 +1103,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1022,31 +1119,37 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*ConfirmResponse)(nil),     // 11: holdfast.v1.ConfirmResponse
 	(*HookRequest)(nil),         // 12: holdfast.v1.HookRequest
 	(*HookResponse)(nil),        // 13: holdfast.v1.HookResponse
-	(*Incarnation)(nil),         // 14: holdfast.v1.Incarnation
+	(*HeldRequest)(nil),         // 14: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 15: holdfast.v1.HeldResponse
+	nil,                         // 16: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 17: holdfast.v1.Incarnation
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	14, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	17, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	6,  // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
-	14, // 5: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	14, // 6: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	0,  // 7: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 8: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	8,  // 9: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
-	10, // 10: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
-	12, // 11: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	4,  // 12: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	7,  // 13: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	9,  // 14: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
-	11, // 15: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
-	13, // 16: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	17, // 5: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	17, // 6: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	16, // 7: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	0,  // 8: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 9: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	8,  // 10: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
+	10, // 11: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
+	12, // 12: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	14, // 13: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	4,  // 14: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	7,  // 15: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	9,  // 16: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
+	11, // 17: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
+	13, // 18: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	15, // 19: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1061,7 +1164,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -47,6 +47,8 @@ const (
 	PeerConfirmProcedure = "/holdfast.v1.Peer/Confirm"
 	// PeerHookProcedure is the fully-qualified name of the Peer's Hook RPC.
 	PeerHookProcedure = "/holdfast.v1.Peer/Hook"
+	// PeerHeldProcedure is the fully-qualified name of the Peer's Held RPC.
+	PeerHeldProcedure = "/holdfast.v1.Peer/Held"
 )
 
 // PeerClient is a client for the holdfast.v1.Peer service.
@@ -61,6 +63,8 @@ type PeerClient interface {
 	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
+	// Held says which of the cluster's addresses are on the called node's interfaces.
+	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
 }
 
 // NewPeerClient constructs a client for the holdfast.v1.Peer service. By default, it uses the
@@ -104,6 +108,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Hook")),
 			connect.WithClientOptions(opts...),
 		),
+		held: connect.NewClient[holdfastv1.HeldRequest, holdfastv1.HeldResponse](
+			httpClient,
+			baseURL+PeerHeldProcedure,
+			connect.WithSchema(peerMethods.ByName("Held")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -114,6 +124,7 @@ type peerClient struct {
 	acknowledge *connect.Client[holdfastv1.AcknowledgeRequest, holdfastv1.AcknowledgeResponse]
 	confirm     *connect.Client[holdfastv1.ConfirmRequest, holdfastv1.ConfirmResponse]
 	hook        *connect.Client[holdfastv1.HookRequest, holdfastv1.HookResponse]
+	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
 }
 
 // Sample calls holdfast.v1.Peer.Sample.
@@ -161,6 +172,15 @@ func (c *peerClient) Hook(ctx context.Context, req *holdfastv1.HookRequest) (*ho
 	return nil, err
 }
 
+// Held calls holdfast.v1.Peer.Held.
+func (c *peerClient) Held(ctx context.Context, req *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error) {
+	response, err := c.held.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerHandler is an implementation of the holdfast.v1.Peer service.
 type PeerHandler interface {
 	// Sample hands over one measurement of the caller's load.
@@ -173,6 +193,8 @@ type PeerHandler interface {
 	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
+	// Held says which of the cluster's addresses are on the called node's interfaces.
+	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
 }
 
 // NewPeerHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -212,6 +234,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Hook")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerHeldHandler := connect.NewUnaryHandlerSimple(
+		PeerHeldProcedure,
+		svc.Held,
+		connect.WithSchema(peerMethods.ByName("Held")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.v1.Peer/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerSampleProcedure:
@@ -224,6 +252,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerConfirmHandler.ServeHTTP(w, r)
 		case PeerHookProcedure:
 			peerHookHandler.ServeHTTP(w, r)
+		case PeerHeldProcedure:
+			peerHeldHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -251,4 +281,8 @@ func (UnimplementedPeerHandler) Confirm(context.Context, *holdfastv1.ConfirmRequ
 
 func (UnimplementedPeerHandler) Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Hook is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Held is not implemented"))
 }
