@@ -28,10 +28,10 @@ import (
 
 // Defaults of an embedded member.
 const (
-	// Heartbeat and election: with 30 and 300 ms the shortest lease is 1 s (etcd grants whole seconds, at least 1.5 elections),
-	// a lost leader is replaced within about half a second, and a member may be held up by its disk for 300 ms before
-	// anybody notices.
-	defaultHeartbeat = 30 * time.Millisecond
+	// Heartbeat and election: with 300 ms the shortest lease is 1 s (etcd grants whole seconds, at least 1.5 elections), a lost
+	// leader is replaced within about half a second, and a member may be held up by its disk for 300 ms before anybody
+	// notices. etcd wants five heartbeats in that time; each costs an idle member processor time, so there are no more.
+	defaultHeartbeat = 60 * time.Millisecond
 	defaultElection  = 300 * time.Millisecond
 
 	// The configuration and one record for each pool and service address: some megabytes. A quota keeps a fault from filling
@@ -75,7 +75,7 @@ type MemberOptions struct {
 	Board  *problem.Board // default: none
 
 	QuotaBytes int64         // of the database; default 512 MiB; beyond it writes are refused with ErrFull
-	Heartbeat  time.Duration // between the members; default 30 ms
+	Heartbeat  time.Duration // between the members; default 60 ms
 	Election   time.Duration // default 300 ms; at least 5 heartbeats; more than 666 ms makes the shortest lease 2 s
 }
 
