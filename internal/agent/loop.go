@@ -117,6 +117,7 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 	}
 	for lnn, entry := range l.replica.members {
 		l.tower.Stop(lnn)
+		l.tower.Saw(lnn, entry.record.Incarnation)
 		if entry.record.Incarnation > 1 {
 			l.tower.Learn(lnn, entry.record.Incarnation-1)
 		}
@@ -233,24 +234,27 @@ func (l *loop) world(now time.Time) *steering.World {
 // unseenOwners finds owners on record whose node this agent has never seen: it was down before this agent started, so nobody
 // told it. They are asked about like any other.
 func (l *loop) unseenOwners(w *steering.World) {
-	ask := func(c tenure.Claim) {
-		node := w.Nodes[c.LNN]
-		if c.IsZero() || node.Present || c.LNN == l.self.LNN || c.Incarnation <= l.tower.Down(c.LNN) {
-			return
-		}
-		if c.Incarnation > node.Incarnation {
-			node.LNN, node.Incarnation = c.LNN, c.Incarnation
-			w.Nodes[c.LNN] = node
-		}
-		l.tower.Inquire(l.ctx, c.LNN, c.Incarnation)
-	}
+	latest := map[int]tenure.Incarnation{}
 	for _, record := range w.Pools {
 		for _, st := range record {
-			ask(st.Owner)
+			latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
 		}
 	}
 	for _, st := range w.Services {
-		ask(st.Owner)
+		latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
+	}
+	delete(latest, 0) // nobody
+	for lnn, incarnation := range latest {
+		l.tower.Saw(lnn, incarnation)
+		node := w.Nodes[lnn]
+		if node.Present || lnn == l.self.LNN || incarnation <= l.tower.Down(lnn) {
+			continue
+		}
+		if incarnation > node.Incarnation {
+			node.LNN, node.Incarnation = lnn, incarnation
+			w.Nodes[lnn] = node
+		}
+		l.tower.Inquire(l.ctx, lnn, incarnation)
 	}
 	for lnn, node := range w.Nodes {
 		if over := l.tower.Down(lnn); !node.Present && over > 0 {

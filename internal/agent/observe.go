@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -31,8 +32,15 @@ type watchtower struct {
 	mu        sync.Mutex
 	observer  *tenure.Observer
 	others    []int
-	inquiries map[int]context.CancelFunc
+	inquiries map[int]*inquiry
+	seen      map[int]tenure.Incarnation
 	down      map[int]tenure.Incarnation
+}
+
+// inquiry is one that goes on.
+type inquiry struct {
+	incarnation tenure.Incarnation
+	cancel      context.CancelFunc
 }
 
 // newWatchtower makes the observer of a node that starts now. What it granted before it died lasts at most a span: so long it
@@ -41,7 +49,7 @@ func newWatchtower(self int, span span, now func() time.Time, log *slog.Logger) 
 	return &watchtower{
 		self: self, now: now, log: log,
 		observer:  tenure.NewObserver(now(), span.lease()),
-		inquiries: map[int]context.CancelFunc{}, down: map[int]tenure.Incarnation{},
+		inquiries: map[int]*inquiry{}, seen: map[int]tenure.Incarnation{}, down: map[int]tenure.Incarnation{},
 	}
 }
 
@@ -62,11 +70,22 @@ func (w *watchtower) Acknowledge(lnn int, incarnation tenure.Incarnation, span t
 	return w.observer.Grant(lnn, incarnation, span, w.now())
 }
 
-// Confirm answers another node that asks whether an incarnation is given up here.
+// Confirm answers another node that asks whether an incarnation is given up here. One that this node has not seen is not given up:
+// otherwise whoever asks for a number that is yet to come would bar a node before it begins.
 func (w *watchtower) Confirm(lnn int, incarnation tenure.Incarnation) tenure.Answer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if incarnation > w.seen[lnn] {
+		return tenure.Answer{Reason: fmt.Sprintf("this node knows of no incarnation %d of node %d", incarnation, lnn)}
+	}
 	return w.observer.Confirm(lnn, incarnation, w.now())
+}
+
+// Saw takes in that an incarnation has had a lease: its report was in the store, or it owns something on record.
+func (w *watchtower) Saw(lnn int, incarnation tenure.Incarnation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[lnn] = max(w.seen[lnn], incarnation)
 }
 
 // Learn takes in proof that every incarnation of a node up to this one is over.
@@ -83,15 +102,20 @@ func (w *watchtower) SetOthers(others []int) {
 	w.others = others
 }
 
-// Inquire begins to ask a majority whether an incarnation is over; it goes on until it is, or until Stop.
+// Inquire begins to ask a majority whether an incarnation is over; it goes on until it is, until Stop, or until a later one of the
+// same node is asked about.
 func (w *watchtower) Inquire(ctx context.Context, lnn int, incarnation tenure.Incarnation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, asking := w.inquiries[lnn]; asking {
-		return
+	w.seen[lnn] = max(w.seen[lnn], incarnation)
+	if present := w.inquiries[lnn]; present != nil {
+		if present.incarnation >= incarnation {
+			return
+		}
+		present.cancel()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w.inquiries[lnn] = cancel
+	w.inquiries[lnn] = &inquiry{incarnation, cancel}
 	go w.inquire(ctx, lnn, incarnation)
 }
 
@@ -99,8 +123,8 @@ func (w *watchtower) Inquire(ctx context.Context, lnn int, incarnation tenure.In
 func (w *watchtower) Stop(lnn int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if cancel, asking := w.inquiries[lnn]; asking {
-		cancel()
+	if present := w.inquiries[lnn]; present != nil {
+		present.cancel()
 		delete(w.inquiries, lnn)
 	}
 }
@@ -110,14 +134,22 @@ func (w *watchtower) inquire(ctx context.Context, lnn int, incarnation tenure.In
 	began := w.now()
 	for ctx.Err() == nil {
 		if w.round(ctx, lnn, incarnation) {
-			w.mu.Lock()
-			w.down[lnn] = max(w.down[lnn], incarnation)
-			w.mu.Unlock()
-			w.Stop(lnn)
+			w.conclude(lnn, incarnation)
 			w.found(lnn, incarnation, w.now().Sub(began))
 			return
 		}
 		wait(ctx, askAgainAfter)
+	}
+}
+
+// conclude notes that an incarnation is Down, and ends its inquiry, unless that is about a later one by now.
+func (w *watchtower) conclude(lnn int, incarnation tenure.Incarnation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down[lnn] = max(w.down[lnn], incarnation)
+	if present := w.inquiries[lnn]; present != nil && present.incarnation <= incarnation {
+		present.cancel()
+		delete(w.inquiries, lnn)
 	}
 }
 
