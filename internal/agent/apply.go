@@ -25,6 +25,7 @@ type applier struct {
 	mu         sync.Mutex
 	wanted     wish
 	last       applied
+	carried    []steering.Holding // what was last put on the interfaces; only carryOut uses it
 	wake       chan struct{}
 }
 
@@ -66,10 +67,7 @@ func (a *applier) Want(w wish) {
 	a.mu.Lock()
 	a.wanted = w
 	a.mu.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	a.again()
 }
 
 // Last is what became of the wish that was carried out last.
@@ -84,6 +82,7 @@ const retryFailedAfter = time.Second
 
 // Run carries wishes out until the context ends.
 func (a *applier) Run(ctx context.Context) {
+	defer a.hooks.gates.Wait()
 	for {
 		retry := time.Hour
 		if last := a.Last(); len(last.failed) > 0 || last.blind {
@@ -150,11 +149,10 @@ func failedOf(result address.Result) map[netip.Addr]string {
 func (a *applier) carryOut(ctx context.Context, w wish) {
 	began := time.Now()
 	before := a.Last()
-	a.hooks.beforeRelease(ctx, w, before.held)
+	w.holdings = a.withHooks(ctx, w, before.held)
 	if !a.mayHold() {
-		w.holdings = slices.DeleteFunc(slices.Clone(w.holdings), func(h steering.Holding) bool { return h.Kind != steering.Static })
+		w.holdings = slices.DeleteFunc(w.holdings, func(h steering.Holding) bool { return h.Kind != steering.Static })
 	}
-	a.hooks.beforeTake(ctx, w, before.held)
 	result := a.reconciler.SetUnder(ctx, w.desired(), w.silences)
 	if !a.mayHold() {
 		// The right ran out while the addresses were put on: take everything off again.
@@ -173,8 +171,30 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	a.mu.Lock()
 	a.last = now
 	a.mu.Unlock()
+	a.carried = w.holdings
 	a.hooks.afterTake(ctx, w, before.held, now.held)
 	a.done(w, now)
+}
+
+// withHooks is what a wish wants on the interfaces while some addresses wait for their hooks: what leaves stays until they have run,
+// as long as it is there, and what comes is left out. When they have run, the wish is carried out once more.
+func (a *applier) withHooks(ctx context.Context, w wish, held map[netip.Addr]bool) []steering.Holding {
+	stay, notYet := a.hooks.due(ctx, w, held, a.again)
+	holdings := slices.DeleteFunc(slices.Clone(w.holdings), func(h steering.Holding) bool { return notYet[h.Address] })
+	for _, h := range a.carried {
+		if stay[h.Address] {
+			holdings = append(holdings, h)
+		}
+	}
+	return holdings
+}
+
+// again carries the present wish out once more.
+func (a *applier) again() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
 }
 
 // clusterAddress says which addresses are the cluster's: those that are configured, and those of an earlier configuration that the

@@ -45,7 +45,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 		wake: make(chan struct{}, 1), others: others, span: spanOf(config.Settings),
 		member: memberRecord{Name: a.self.Name, Version: a.options.Version, LeaseMS: spanOf(config.Settings).lease().Milliseconds()},
 	}
-	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.peers.all, hooks: a.configuredHooks}
+	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
 	a.applier = &applier{
 		reconciler: address.New(address.Options{
 			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
@@ -75,6 +75,21 @@ func (a *Agent) configuredHooks() []cluster.Hook {
 		return v.world.Config.Settings.Hooks
 	}
 	return nil
+}
+
+// present are the numbers of the other nodes that are up.
+func (a *Agent) present() []int {
+	v := a.view.Load()
+	if v == nil {
+		return a.peers.all()
+	}
+	var lnns []int
+	for lnn, node := range v.world.Nodes {
+		if node.Present && lnn != a.self.LNN {
+			lnns = append(lnns, lnn)
+		}
+	}
+	return lnns
 }
 
 // silence takes every moving address off this node at once: the right to hold them has run out.

@@ -13,15 +13,17 @@ import (
 	"github.com/holdfast/holdfast/internal/cluster"
 )
 
-// hookRelay runs the operator's hooks around moves: prepare on all nodes, release on the old owner, take and done on the new
-// one, in that order for each address. With no hooks configured it does nothing and costs nothing.
+// hookRelay runs the operator's hooks around moves: prepare on all nodes that are up, release on the old owner, take and done on
+// the new one, in that order for each address. Addresses do not wait for each other's hooks: see gates. With no hooks configured it
+// does nothing and costs nothing.
 type hookRelay struct {
 	runner address.HookRunner
 	peers  hookCaller
-	others func() []int
+	others func() []int // the nodes that are up, without this one
 	hooks  func() []cluster.Hook
 	event  func(kind, subject, message string, fields map[string]string)
 	log    *slog.Logger
+	gates  hookGates
 }
 
 type hookCaller interface {
@@ -39,50 +41,6 @@ func (h *hookRelay) has(phase cluster.HookPhase) bool {
 		}
 	}
 	return false
-}
-
-// beforeRelease runs prepare everywhere and release here, for addresses that leave by a planned move.
-func (h *hookRelay) beforeRelease(ctx context.Context, w wish, held map[netip.Addr]bool) {
-	wanted := w.wanted()
-	for addr, ends := range w.moving {
-		if !held[addr] || wanted[addr] {
-			continue
-		}
-		h.everywhere(ctx, cluster.HookPrepare, addr, ends)
-		h.here(ctx, cluster.HookRelease, addr, ends)
-	}
-}
-
-// beforeTake runs prepare everywhere for addresses that come by failover: nobody ran it for them. After a planned move the old
-// owner did.
-func (h *hookRelay) beforeTake(ctx context.Context, w wish, held map[netip.Addr]bool) {
-	if !h.has(cluster.HookPrepare) {
-		return
-	}
-	for _, holding := range w.holdings {
-		if ends, moving := w.moving[holding.Address]; !held[holding.Address] && moving && ends.from.IsZero() {
-			h.everywhere(ctx, cluster.HookPrepare, holding.Address, ends)
-		}
-	}
-}
-
-// afterTake runs take and done here for what came.
-func (h *hookRelay) afterTake(ctx context.Context, w wish, before, held map[netip.Addr]bool) {
-	for _, holding := range w.holdings {
-		if held[holding.Address] && !before[holding.Address] {
-			ends := w.moving[holding.Address]
-			h.here(ctx, cluster.HookTake, holding.Address, ends)
-			h.here(ctx, cluster.HookDone, holding.Address, ends)
-		}
-	}
-}
-
-func (w wish) wanted() map[netip.Addr]bool {
-	wanted := make(map[netip.Addr]bool, len(w.holdings))
-	for _, holding := range w.holdings {
-		wanted[holding.Address] = true
-	}
-	return wanted
 }
 
 // here runs one phase on this node.

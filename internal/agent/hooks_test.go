@@ -12,10 +12,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/linux/link"
+	"github.com/holdfast/holdfast/internal/linux/link/linktest"
+	"github.com/holdfast/holdfast/internal/linux/neigh/neightest"
 	"github.com/holdfast/holdfast/internal/steering"
 )
 
@@ -67,7 +71,16 @@ func TestReport12PrepareOnAllNodesBeforeRelease(t *testing.T) {
 	nodes := &hookNodes{notes: &notes, fail: map[int]error{3: errors.New("it is shutting down")}}
 	h, own := relay(t, nodes)
 	w := wish{moving: map[netip.Addr]moveEnds{movingAddr: fromHere}}
-	h.beforeRelease(t.Context(), w, map[netip.Addr]bool{movingAddr: true})
+	here := map[netip.Addr]bool{movingAddr: true}
+	passed := make(chan struct{}, 1)
+	if stay, _ := h.due(t.Context(), w, here, func() { passed <- struct{}{} }); !stay[movingAddr] {
+		t.Error("the address leaves before anybody was told")
+	}
+	<-passed
+	if stay, _ := h.due(t.Context(), w, here, nil); stay[movingAddr] {
+		t.Error("the address stays although everybody was told")
+	}
+	h.gates.Wait()
 	slices.Sort(notes)
 	want := []string{"prepare on node 2: 10.0.0.100 from 1:eth0 to 2:eth0", "prepare on node 3: 10.0.0.100 from 1:eth0 to 2:eth0"}
 	if !slices.Equal(notes, want) {
@@ -83,8 +96,16 @@ func TestHooksOfATakeoverAreRunByTheNewOwner(t *testing.T) {
 	h, own := relay(t, &hookNodes{notes: &notes})
 	to := moveEnds{to: cluster.Member{LNN: 1, Interface: "eth0"}}
 	w := wish{holdings: []steering.Holding{{Address: movingAddr, Interface: "eth0"}}, moving: map[netip.Addr]moveEnds{movingAddr: to}}
-	h.beforeTake(t.Context(), w, nil)
+	passed := make(chan struct{}, 1)
+	if _, notYet := h.due(t.Context(), w, nil, func() { passed <- struct{}{} }); !notYet[movingAddr] {
+		t.Error("the address is taken before anybody was told")
+	}
+	<-passed
+	if _, notYet := h.due(t.Context(), w, nil, nil); notYet[movingAddr] {
+		t.Error("the address waits although everybody was told")
+	}
 	h.afterTake(t.Context(), w, nil, map[netip.Addr]bool{movingAddr: true})
+	h.gates.Wait()
 	if len(notes) != 2 {
 		t.Errorf("nobody ran prepare for a dead owner, so the new one must have all do it; told were %q", notes)
 	}
@@ -99,8 +120,11 @@ func TestHooksOfAPlannedMoveAreNotPreparedTwice(t *testing.T) {
 	h, own := relay(t, &hookNodes{notes: &notes})
 	arrived := moveEnds{cluster.Member{LNN: 2, Interface: "eth0"}, cluster.Member{LNN: 1, Interface: "eth0"}}
 	w := wish{holdings: []steering.Holding{{Address: movingAddr, Interface: "eth0"}}, moving: map[netip.Addr]moveEnds{movingAddr: arrived}}
-	h.beforeTake(t.Context(), w, nil)
+	if _, notYet := h.due(t.Context(), w, nil, nil); notYet[movingAddr] {
+		t.Error("the address waits for hooks that the old owner ran")
+	}
 	h.afterTake(t.Context(), w, nil, map[netip.Addr]bool{movingAddr: true})
+	h.gates.Wait()
 	if len(notes) != 0 {
 		t.Errorf("the old owner prepared already; told were %q", notes)
 	}
@@ -108,7 +132,57 @@ func TestHooksOfAPlannedMoveAreNotPreparedTwice(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	h.afterTake(t.Context(), w, map[netip.Addr]bool{movingAddr: true}, map[netip.Addr]bool{movingAddr: true})
+	h.gates.Wait()
 	if got := own(); len(got) != 2 {
 		t.Errorf("what was held before is not taken again; got %q", got)
 	}
+}
+
+// A hook that hangs for one address keeps nothing else waiting: what comes by failover meanwhile, and has no hook to wait for, is
+// taken at once, and the address that leaves stays until its hooks have ended.
+func TestAHungHookKeepsOnlyItsOwnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		kernel, announcer := linktest.New(linktest.Ethernet(2, "eth0")), neightest.New()
+		announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
+		hang := hangingNode{make(chan struct{})}
+		hooks := []cluster.Hook{{Phase: cluster.HookPrepare, Command: []string{"/bin/true"}, Timeout: time.Hour}}
+		a := &applier{
+			reconciler: address.New(address.Options{Kernel: kernel, Announcer: announcer}),
+			hooks: &hookRelay{
+				peers: hang, others: func() []int { return []int{2} }, hooks: func() []cluster.Hook { return hooks },
+				event: func(string, string, string, map[string]string) {}, log: slog.New(slog.DiscardHandler),
+			},
+			mayHold: func() bool { return true }, log: slog.New(slog.DiscardHandler), done: func(wish, applied) {}, wake: make(chan struct{}, 1),
+		}
+		go a.Run(ctx)
+		go a.reconciler.Run(ctx)
+		one := steering.Holding{Address: movingAddr, Interface: "eth0", Kind: steering.Dynamic, Epoch: 7}
+		other := one
+		other.Address = netip.MustParseAddr("10.0.0.101")
+		on := func(addr netip.Addr) bool {
+			synctest.Wait()
+			addresses, err := kernel.Addresses()
+			return err == nil && slices.ContainsFunc(addresses, func(a link.Address) bool { return a.Prefix.Addr() == addr })
+		}
+		a.Want(wish{generation: 1, holdings: []steering.Holding{one}})
+		if !on(movingAddr) {
+			t.Fatal("the address is not on at first")
+		}
+		leaving := map[netip.Addr]moveEnds{movingAddr: fromHere}
+		a.Want(wish{generation: 2, moving: leaving})
+		time.Sleep(time.Minute)
+		if !on(movingAddr) {
+			t.Error("it left before its hook ended")
+		}
+		a.Want(wish{generation: 3, moving: leaving, holdings: []steering.Holding{other}})
+		if !on(other.Address) || !on(movingAddr) {
+			t.Error("what came meanwhile waits for the hook of another address, or that one left")
+		}
+		close(hang.release)
+		if on(movingAddr) || !on(other.Address) {
+			t.Error("its hook has ended, and it is still there, or the other one is not")
+		}
+	})
 }

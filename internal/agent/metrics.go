@@ -22,13 +22,14 @@ var (
 	describeServices = prometheus.NewDesc("holdfast_agent_service_addresses", "Service addresses of a subnet that have a holder.", []string{"subnet"}, nil)
 	describeProblems = prometheus.NewDesc("holdfast_agent_problems", "Problems that are present, by code and severity.", []string{"code", "severity"}, nil)
 	describeRevision = prometheus.NewDesc("holdfast_agent_config_revision", "Revision of the configuration in effect here.", nil, nil)
+	describeHooks    = prometheus.NewDesc("holdfast_agent_hooks_waiting", "Addresses whose hooks wait until those of others have ended: so many are run for at once.", nil, nil)
 	describeInfo     = prometheus.NewDesc("holdfast_agent_build_info", "Always 1; the version is in the label.", []string{"version"}, nil)
 )
 
 // Describe sends the descriptions of the metrics.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{describeHeld, describeFailed, describeMayHold, describeLeft, describeSilence, describeNodes, describeOwned,
-		describeServices, describeProblems, describeRevision, describeInfo} {
+		describeServices, describeProblems, describeRevision, describeHooks, describeInfo} {
 		out <- d
 	}
 }
@@ -63,6 +64,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	gauge(describeMayHold, mayHold)
+	gauge(describeHooks, float64(c.hooks.gates.waiting.Load()))
 	gauge(describeHeld, float64(len(v.applied.held)))
 	gauge(describeFailed, float64(len(v.applied.failed)))
 	gauge(describeSilence, c.tenancy.StoreSilentFor().Seconds())

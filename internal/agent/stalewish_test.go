@@ -48,15 +48,15 @@ func TestAWishOfAnEarlierLifeIsNotCarriedOut(t *testing.T) {
 			holdings: []steering.Holding{{Address: addr, Interface: "eth0", Kind: steering.Dynamic, Epoch: 7}},
 			moving:   map[netip.Addr]moveEnds{addr: {to: cluster.Member{LNN: 1, Interface: "eth0"}}},
 		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			a.carryOut(t.Context(), w)
-		}()
-		time.Sleep(time.Second)
+		a.carryOut(t.Context(), w)
+		if last := a.Last(); last.held[addr] {
+			t.Fatal("it was taken before its hook had run")
+		}
 		a.reconciler.Silence("the right to hold ran out") // and the next life begins at once: mayHold says yes again
 		close(hang.release)
-		<-done
+		<-a.wake
+		a.carryOut(t.Context(), w)
+		a.hooks.gates.Wait()
 		addresses, err := kernel.Addresses()
 		if err != nil || len(addresses) != 0 {
 			t.Errorf("on the interface is %v, %v", addresses, err)
