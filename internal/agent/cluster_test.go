@@ -196,12 +196,22 @@ func (a asker) Acknowledge(_ context.Context, lnn int, incarnation tenure.Incarn
 	return agent.tower.Acknowledge(a.from, incarnation, span), nil
 }
 
-func (a asker) Confirm(_ context.Context, observer, lnn int, incarnation tenure.Incarnation) (tenure.Answer, error) {
+func (a asker) Confirm(ctx context.Context, observer, lnn int, incarnation tenure.Incarnation) (tenure.Answer, error) {
 	agent, err := a.reach(observer)
 	if err != nil {
 		return tenure.Answer{}, err
 	}
-	return agent.tower.Confirm(lnn, incarnation), nil
+	return agent.tower.Confirm(ctx, lnn, incarnation), nil
+}
+
+// Alive waits for a node that cannot be reached, as one does for an answer that does not come.
+func (a asker) Alive(ctx context.Context, lnn int, incarnation tenure.Incarnation) (bool, error) {
+	agent, err := a.reach(lnn)
+	if err != nil {
+		<-ctx.Done()
+		return false, err
+	}
+	return agent.tenancy.HoldsUnder(incarnation), nil
 }
 
 func (a asker) Held(_ context.Context, lnn int) interfaces {

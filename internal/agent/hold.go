@@ -126,6 +126,32 @@ func (t *tenancy) Incarnation() tenure.Incarnation {
 	return t.holder.Incarnation()
 }
 
+// HoldsUnder reports whether this node is of an incarnation and may hold.
+func (t *tenancy) HoldsUnder(incarnation tenure.Incarnation) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.holder != nil && t.holder.Incarnation() == incarnation && t.step(tenure.Tick{}, t.now()).MayHold
+}
+
+// Vanished says that this node's report is no longer in the store: its lease was ended before its time, or it ran out. If this
+// incarnation still holds, it attaches another lease at once, before anybody can conclude anything, and asks the other nodes.
+func (t *tenancy) Vanished(incarnation tenure.Incarnation) {
+	t.mu.Lock()
+	if t.holder != nil && t.holder.Incarnation() == incarnation {
+		t.lease, t.renewed = 0, time.Time{}
+	}
+	t.mu.Unlock()
+	t.stir()
+}
+
+// stir has the report written soon.
+func (t *tenancy) stir() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
 // step passes an event through the holder and acts on a lapse at once. The caller has the lock.
 func (t *tenancy) step(event tenure.HolderEvent, now time.Time) tenure.Standing {
 	if t.holder == nil {
@@ -168,10 +194,7 @@ func (t *tenancy) Publish(member memberRecord) {
 	t.mu.Lock()
 	t.member = member
 	t.mu.Unlock()
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.stir()
 }
 
 // Run registers and renews until the context ends, then deregisters: the records are gone at once, not after the lease.
@@ -283,6 +306,7 @@ func (t *tenancy) keep(ctx context.Context) {
 		case <-deadline.C:
 		case <-t.wake:
 			start(reports, t.writeMember)
+			t.askPeers(ctx)
 		case <-ticker.C:
 			start(renewals, t.renew)
 			start(reports, t.writeMember)

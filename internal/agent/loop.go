@@ -113,6 +113,8 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 	for lnn, old := range members {
 		if _, present := l.replica.members[lnn]; !present && lnn != l.self.LNN {
 			l.tower.Inquire(ctx, lnn, old.record.Incarnation)
+		} else if !present {
+			l.tenancy.Vanished(old.record.Incarnation)
 		}
 	}
 	for lnn, entry := range l.replica.members {

@@ -10,15 +10,20 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// How often a majority is asked again whether a node whose lease is gone has been given up, and how long one answer may take.
+// How often a majority is asked again whether a node whose lease is gone has been given up, how long one answer may take, how long
+// the node itself has to say that it lives, and for how long its silence counts.
 const (
 	askAgainAfter  = 100 * time.Millisecond
 	confirmTimeout = 300 * time.Millisecond
+	aliveTimeout   = 100 * time.Millisecond
+	silenceCounts  = 100 * time.Millisecond
 )
 
-// peerConfirmer asks the other nodes whether they have given up an incarnation.
+// peerConfirmer asks the other nodes whether they have given up an incarnation, and the node itself whether it lives.
 type peerConfirmer interface {
 	Confirm(ctx context.Context, observer, lnn int, incarnation tenure.Incarnation) (tenure.Answer, error)
+	// Alive reports whether a node answers that it is of this incarnation and may hold. An error counts as no answer.
+	Alive(ctx context.Context, lnn int, incarnation tenure.Incarnation) (holds bool, err error)
 }
 
 // watchtower is this node as an observer of the others: it answers their questions and finds out who is Down.
@@ -35,6 +40,15 @@ type watchtower struct {
 	inquiries map[int]*inquiry
 	seen      map[int]tenure.Incarnation
 	down      map[int]tenure.Incarnation
+	calls     map[int]*aliveCall
+}
+
+// aliveCall is one question to a node whether it lives; all who want to know share its answer.
+type aliveCall struct {
+	incarnation tenure.Incarnation
+	done        chan struct{}
+	holds       bool      // once done
+	ended       time.Time // once done
 }
 
 // inquiry is one that goes on.
@@ -49,7 +63,7 @@ func newWatchtower(self int, span span, now func() time.Time, log *slog.Logger) 
 	return &watchtower{
 		self: self, now: now, log: log,
 		observer:  tenure.NewObserver(now(), span.lease()),
-		inquiries: map[int]*inquiry{}, seen: map[int]tenure.Incarnation{}, down: map[int]tenure.Incarnation{},
+		inquiries: map[int]*inquiry{}, seen: map[int]tenure.Incarnation{}, down: map[int]tenure.Incarnation{}, calls: map[int]*aliveCall{},
 	}
 }
 
@@ -71,14 +85,58 @@ func (w *watchtower) Acknowledge(lnn int, incarnation tenure.Incarnation, span t
 }
 
 // Confirm answers another node that asks whether an incarnation is given up here. One that this node has not seen is not given up:
-// otherwise whoever asks for a number that is yet to come would bar a node before it begins.
-func (w *watchtower) Confirm(lnn int, incarnation tenure.Incarnation) tenure.Answer {
+// otherwise whoever asks for a number that is yet to come would bar a node before it begins. Nor is one whose node answers that it
+// holds: a store can end a lease before its time (etcd-io/etcd issue 15247), and its holder goes on until it hears of that.
+func (w *watchtower) Confirm(ctx context.Context, lnn int, incarnation tenure.Incarnation) tenure.Answer {
+	w.mu.Lock()
+	answer := w.observer.WouldConfirm(lnn, incarnation, w.now())
+	known, settled := incarnation <= w.seen[lnn], incarnation <= w.observer.Over(lnn)
+	w.mu.Unlock()
+	switch {
+	case settled:
+		return answer
+	case !known:
+		return tenure.Answer{Reason: fmt.Sprintf("this node knows of no incarnation %d of node %d", incarnation, lnn)}
+	case !answer.Yes:
+		return answer
+	case w.alive(ctx, lnn, incarnation):
+		return tenure.Answer{Reason: fmt.Sprintf("node %d answers and has the right to hold", lnn)}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if incarnation > w.seen[lnn] {
-		return tenure.Answer{Reason: fmt.Sprintf("this node knows of no incarnation %d of node %d", incarnation, lnn)}
-	}
 	return w.observer.Confirm(lnn, incarnation, w.now())
+}
+
+// alive asks a node itself, once for all who want to know at about the same time.
+func (w *watchtower) alive(ctx context.Context, lnn int, incarnation tenure.Incarnation) bool {
+	w.mu.Lock()
+	call := w.calls[lnn]
+	fresh := call != nil && call.incarnation == incarnation
+	if fresh {
+		select {
+		case <-call.done:
+			fresh = w.now().Sub(call.ended) < silenceCounts && !call.holds
+		default: // it is being asked
+		}
+	}
+	if !fresh {
+		call = &aliveCall{incarnation: incarnation, done: make(chan struct{})}
+		w.calls[lnn] = call
+		go w.ask(context.WithoutCancel(ctx), lnn, call)
+	}
+	w.mu.Unlock()
+	<-call.done
+	return call.holds
+}
+
+func (w *watchtower) ask(ctx context.Context, lnn int, call *aliveCall) {
+	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
+	defer cancel()
+	holds, err := w.peers.Alive(ctx, lnn, call.incarnation)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	call.holds, call.ended = holds && err == nil, w.now()
+	close(call.done)
 }
 
 // Saw takes in that an incarnation has had a lease: its report was in the store, or it owns something on record.
@@ -153,41 +211,44 @@ func (w *watchtower) conclude(lnn int, incarnation tenure.Incarnation) {
 	}
 }
 
-// round asks everybody once and reports whether the incarnation is Down.
+// round asks everybody once, this node itself among them, and reports whether the incarnation is Down.
 func (w *watchtower) round(ctx context.Context, lnn int, incarnation tenure.Incarnation) bool {
 	w.mu.Lock()
-	observers := 1 // this node
-	var ask []int
+	ask := []int{w.self}
 	for _, other := range w.others {
 		if other != lnn {
-			observers++
 			ask = append(ask, other)
 		}
 	}
-	inquiry := tenure.NewInquiry(lnn, incarnation, observers)
-	own := w.observer.Confirm(lnn, incarnation, w.now())
 	w.mu.Unlock()
-	if !own.Yes {
-		return false // this node itself acknowledges it still
-	}
-	if inquiry.Confirmed(w.self) {
-		return true
-	}
+	inquiry := tenure.NewInquiry(lnn, incarnation, len(ask))
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	confirmed := make(chan int, len(ask))
-	for _, other := range ask {
+	type word struct {
+		from int
+		yes  bool
+	}
+	words := make(chan word, len(ask))
+	for _, observer := range ask {
 		go func() {
-			answer, err := w.peers.Confirm(ctx, other, lnn, incarnation)
-			if err != nil || !answer.Yes {
-				other = 0
+			if observer == w.self {
+				words <- word{observer, w.Confirm(ctx, lnn, incarnation).Yes}
+				return
 			}
-			confirmed <- other
+			answer, err := w.peers.Confirm(ctx, observer, lnn, incarnation)
+			words <- word{observer, err == nil && answer.Yes}
 		}()
 	}
+	own, down := false, false
 	for range ask {
-		if other := <-confirmed; other != 0 && inquiry.Confirmed(other) {
+		said := <-words
+		own = own || said.yes && said.from == w.self
+		down = said.yes && inquiry.Confirmed(said.from) || down
+		if own && down {
 			return true
+		}
+		if !said.yes && said.from == w.self {
+			return false // this node itself acknowledges it still
 		}
 	}
 	return false

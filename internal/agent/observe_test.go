@@ -17,6 +17,8 @@ type agreeing struct {
 	mu    sync.Mutex
 	upTo  tenure.Incarnation
 	asked []tenure.Incarnation
+	holds bool // what the node that is asked about says itself
+	calls int  // how often it was asked
 }
 
 func (a *agreeing) Confirm(_ context.Context, _, _ int, incarnation tenure.Incarnation) (tenure.Answer, error) {
@@ -24,6 +26,13 @@ func (a *agreeing) Confirm(_ context.Context, _, _ int, incarnation tenure.Incar
 	defer a.mu.Unlock()
 	a.asked = append(a.asked, incarnation)
 	return tenure.Answer{Yes: incarnation <= a.upTo}, nil
+}
+
+func (a *agreeing) Alive(context.Context, int, tenure.Incarnation) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls++
+	return a.holds, nil
 }
 
 func testTower(peers peerConfirmer, found func(int, tenure.Incarnation, time.Duration)) *watchtower {
@@ -37,7 +46,7 @@ func testTower(peers peerConfirmer, found func(int, tenure.Incarnation, time.Dur
 func TestAnObserverGivesUpOnlyWhatItHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := testTower(&agreeing{}, nil)
-		if answer := w.Confirm(2, 1<<63); answer.Yes || !strings.Contains(answer.Reason, "knows of no incarnation") {
+		if answer := w.Confirm(t.Context(), 2, 1<<63); answer.Yes || !strings.Contains(answer.Reason, "knows of no incarnation") {
 			t.Errorf("a number that nobody has: %+v", answer)
 		}
 		if answer := w.Acknowledge(2, 7, time.Second); !answer.Yes {
@@ -45,10 +54,10 @@ func TestAnObserverGivesUpOnlyWhatItHasSeen(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		w.Saw(2, 7)
-		if answer := w.Confirm(2, 7); !answer.Yes {
+		if answer := w.Confirm(t.Context(), 2, 7); !answer.Yes {
 			t.Errorf("what was seen and has no promise any more: %+v", answer)
 		}
-		if answer := w.Confirm(2, 8); answer.Yes {
+		if answer := w.Confirm(t.Context(), 2, 8); answer.Yes {
 			t.Error("its next incarnation is given up before it began")
 		}
 	})
@@ -86,6 +95,38 @@ func TestAnInquiryAboutALaterIncarnationReplacesTheEarlierOne(t *testing.T) {
 		defer mu.Unlock()
 		if w.Down(2) != 6 || len(found) != 1 || found[0] != 6 {
 			t.Errorf("down up to %d, found %v", w.Down(2), found)
+		}
+	})
+}
+
+// A node whose lease is gone and who answers that it holds is not given up, and is asked once for all who want to know; as soon as
+// it does not answer so any more, it is.
+func TestANodeThatAnswersThatItHoldsIsNotGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others := &agreeing{upTo: 9, holds: true}
+		w := testTower(others, nil)
+		w.Saw(2, 5)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if answer := w.Confirm(t.Context(), 2, 5); answer.Yes || !strings.Contains(answer.Reason, "answers") {
+					t.Errorf("a node that holds: %+v", answer)
+				}
+			})
+		}
+		all.Wait()
+		if answer := w.Acknowledge(2, 5, time.Second); !answer.Yes {
+			t.Errorf("it is barred: %+v", answer)
+		}
+		time.Sleep(2 * time.Second)
+		others.mu.Lock()
+		others.holds = false
+		others.mu.Unlock()
+		if answer := w.Confirm(t.Context(), 2, 5); !answer.Yes {
+			t.Errorf("a node that holds no more: %+v", answer)
+		}
+		if answer := w.Acknowledge(2, 5, time.Second); answer.Yes {
+			t.Error("what was given up is acknowledged again")
 		}
 	})
 }

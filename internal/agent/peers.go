@@ -122,6 +122,19 @@ func (p *peers) Confirm(ctx context.Context, observer, lnn int, incarnation tenu
 	return tenure.Answer{Yes: answer.Confirmed, Reason: answer.Reason}, nil
 }
 
+// Alive asks a node itself whether it is of an incarnation and may hold.
+func (p *peers) Alive(ctx context.Context, lnn int, incarnation tenure.Incarnation) (bool, error) {
+	client, err := p.of(lnn)
+	if err != nil {
+		return false, err
+	}
+	answer, err := client.Alive(ctx, &holdfastv1.AliveRequest{Incarnation: &holdfastv1.Incarnation{Start: uint64(incarnation)}})
+	if err != nil {
+		return false, err
+	}
+	return answer.Holds, nil
+}
+
 // Hook runs one phase of the hooks on another node.
 func (p *peers) Hook(ctx context.Context, lnn int, phase cluster.HookPhase, addr netip.Addr, from, to cluster.Member) (string, error) {
 	client, err := p.of(lnn)
@@ -180,8 +193,16 @@ func (s peerService) Confirm(ctx context.Context, r *holdfastv1.ConfirmRequest) 
 	if lnn < 1 || lnn == s.self.LNN || lnn == node.LNN {
 		return nil, api.Invalid("%d is not the number of a third node", lnn)
 	}
-	answer := s.tower.Confirm(lnn, tenure.Incarnation(r.Incarnation.GetStart()))
+	answer := s.tower.Confirm(ctx, lnn, tenure.Incarnation(r.Incarnation.GetStart()))
 	return &holdfastv1.ConfirmResponse{Confirmed: answer.Yes, Reason: answer.Reason}, nil
+}
+
+// Alive says whether this node may hold under an incarnation.
+func (s peerService) Alive(ctx context.Context, r *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error) {
+	if _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	return &holdfastv1.AliveResponse{Holds: s.tenancy.HoldsUnder(tenure.Incarnation(r.Incarnation.GetStart()))}, nil
 }
 
 func (s peerService) Hook(ctx context.Context, r *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {

@@ -24,6 +24,14 @@ var (
 		Remedy: "Free space on the disk under the members' data directories or raise their quota, compact and defragment, and " +
 			"clear the NOSPACE alarm; restart an agent whose member has stopped.",
 	})
+	outdated = problem.Define(problem.Kind{
+		Code:     "store.outdated",
+		Severity: problem.Warning,
+		Meaning: "A member of the store is an etcd whose leader, once it was held up by its disk or stood still, ends leases that were " +
+			"renewed meanwhile (etcd-io/etcd issue 15247). Nodes that reach each other notice, and nothing moves; with the network " +
+			"between the nodes cut at the same moment, an address may be on two of them for up to a second.",
+		Remedy: "Upgrade the members to etcd 3.4.31, 3.5.13 or later.",
+	})
 	empty = problem.Define(problem.Kind{
 		Code:     "store.empty",
 		Severity: problem.Critical,

@@ -49,7 +49,7 @@ func (c *client) watchOver() {
 		}
 		if now := time.Now(); answered && now.After(nextFullLook) {
 			nextFullLook = now.Add(fullLookInterval)
-			c.lookForFull()
+			c.lookAtMember()
 		}
 	}
 }
@@ -128,8 +128,8 @@ func (c *client) report(h *hindsight, answered bool, took time.Duration) {
 	}
 }
 
-// lookForFull keeps the problem store.full when nobody writes.
-func (c *client) lookForFull() {
+// lookAtMember keeps the problems store.full, when nobody writes, and store.outdated.
+func (c *client) lookAtMember() {
 	ctx, cancel := context.WithTimeout(c.ctx, statusTimeout)
 	defer cancel()
 	status, err := c.preferred().status.Status(ctx, &etcdserverpb.StatusRequest{})
@@ -138,6 +138,7 @@ func (c *client) lookForFull() {
 	}
 	c.full.Store(outOfSpace(status))
 	c.options.Board.Is(outOfSpace(status), full, "store", "a member has raised the NOSPACE alarm", time.Now())
+	c.options.Board.Is(endsLeasesEarly(status.Version), outdated, "store", "a member is etcd "+status.Version, time.Now())
 }
 
 func outOfSpace(status *etcdserverpb.StatusResponse) bool {

@@ -52,7 +52,19 @@ func (o *Observer) Grant(lnn int, incarnation Incarnation, span time.Duration, n
 }
 
 // Confirm answers whether this observer has stopped acknowledging an incarnation. A yes is a promise never to grant it again.
+//
+// Before it is asked for a first yes, the node itself should have been asked whether it holds: the store can end a lease before its
+// time, and its holder does not know that yet.
 func (o *Observer) Confirm(lnn int, incarnation Incarnation, now time.Time) Answer {
+	answer := o.WouldConfirm(lnn, incarnation, now)
+	if answer.Yes {
+		o.over[lnn] = max(o.over[lnn], incarnation)
+	}
+	return answer
+}
+
+// WouldConfirm is what Confirm would answer, without promising anything.
+func (o *Observer) WouldConfirm(lnn int, incarnation Incarnation, now time.Time) Answer {
 	if incarnation <= o.over[lnn] {
 		return Answer{Yes: true}
 	}
@@ -62,7 +74,6 @@ func (o *Observer) Confirm(lnn int, incarnation Incarnation, now time.Time) Answ
 	if held := o.granted[lnn]; held.incarnation <= incarnation && held.until.After(now) {
 		return Answer{Reason: fmt.Sprintf("node %d is acknowledged by this node for another %s", lnn, held.until.Sub(now).Round(time.Millisecond))}
 	}
-	o.over[lnn] = incarnation
 	return Answer{Yes: true}
 }
 

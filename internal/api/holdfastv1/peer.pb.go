@@ -777,6 +777,95 @@ func (x *ConfirmResponse) GetReason() string {
 	return ""
 }
 
+type AliveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   *Incarnation           `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AliveRequest) Reset() {
+	*x = AliveRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AliveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AliveRequest) ProtoMessage() {}
+
+func (x *AliveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AliveRequest.ProtoReflect.Descriptor instead.
+func (*AliveRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AliveRequest) GetIncarnation() *Incarnation {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+type AliveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The called node is of that incarnation and may hold moving addresses.
+	Holds         bool `protobuf:"varint,1,opt,name=holds,proto3" json:"holds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AliveResponse) Reset() {
+	*x = AliveResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AliveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AliveResponse) ProtoMessage() {}
+
+func (x *AliveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AliveResponse.ProtoReflect.Descriptor instead.
+func (*AliveResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AliveResponse) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
+}
+
 type HookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// prepare, release, take or done.
@@ -793,7 +882,7 @@ type HookRequest struct {
 
 func (x *HookRequest) Reset() {
 	*x = HookRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +894,7 @@ func (x *HookRequest) String() string {
 func (*HookRequest) ProtoMessage() {}
 
 func (x *HookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +907,7 @@ func (x *HookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRequest.ProtoReflect.Descriptor instead.
 func (*HookRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HookRequest) GetPhase() string {
@@ -868,7 +957,7 @@ type HookResponse struct {
 
 func (x *HookResponse) Reset() {
 	*x = HookResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +969,7 @@ func (x *HookResponse) String() string {
 func (*HookResponse) ProtoMessage() {}
 
 func (x *HookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +982,7 @@ func (x *HookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookResponse.ProtoReflect.Descriptor instead.
 func (*HookResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HookResponse) GetOutput() string {
@@ -925,7 +1014,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1026,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1039,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 type HeldResponse struct {
@@ -964,7 +1053,7 @@ type HeldResponse struct {
 
 func (x *HeldResponse) Reset() {
 	*x = HeldResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1065,7 @@ func (x *HeldResponse) String() string {
 func (*HeldResponse) ProtoMessage() {}
 
 func (x *HeldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1078,7 @@ func (x *HeldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
 func (*HeldResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HeldResponse) GetHeld() []string {
@@ -1065,7 +1154,11 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\tconfirmed\x18\x01 \x01(\bR\tconfirmed\x12\x1d\n" +
 	"\n" +
 	"promise_ms\x18\x02 \x01(\x03R\tpromiseMs\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"u\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"J\n" +
+	"\fAliveRequest\x12:\n" +
+	"\vincarnation\x18\x01 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\"%\n" +
+	"\rAliveResponse\x12\x14\n" +
+	"\x05holds\x18\x01 \x01(\bR\x05holds\"u\n" +
 	"\vHookRequest\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -1082,12 +1175,13 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x03(\v2%.holdfast.v1.HeldResponse.FailedEntryR\x06failed\x1a9\n" +
 	"\vFailedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xa4\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xe4\x03\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12P\n" +
 	"\vAcknowledge\x12\x1f.holdfast.v1.AcknowledgeRequest\x1a .holdfast.v1.AcknowledgeResponse\x12D\n" +
-	"\aConfirm\x12\x1b.holdfast.v1.ConfirmRequest\x1a\x1c.holdfast.v1.ConfirmResponse\x12;\n" +
+	"\aConfirm\x12\x1b.holdfast.v1.ConfirmRequest\x1a\x1c.holdfast.v1.ConfirmResponse\x12>\n" +
+	"\x05Alive\x12\x19.holdfast.v1.AliveRequest\x1a\x1a.holdfast.v1.AliveResponse\x12;\n" +
 	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12;\n" +
 	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
@@ -1103,7 +1197,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1117,39 +1211,44 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*AcknowledgeResponse)(nil), // 9: holdfast.v1.AcknowledgeResponse
 	(*ConfirmRequest)(nil),      // 10: holdfast.v1.ConfirmRequest
 	(*ConfirmResponse)(nil),     // 11: holdfast.v1.ConfirmResponse
-	(*HookRequest)(nil),         // 12: holdfast.v1.HookRequest
-	(*HookResponse)(nil),        // 13: holdfast.v1.HookResponse
-	(*HeldRequest)(nil),         // 14: holdfast.v1.HeldRequest
-	(*HeldResponse)(nil),        // 15: holdfast.v1.HeldResponse
-	nil,                         // 16: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 17: holdfast.v1.Incarnation
+	(*AliveRequest)(nil),        // 12: holdfast.v1.AliveRequest
+	(*AliveResponse)(nil),       // 13: holdfast.v1.AliveResponse
+	(*HookRequest)(nil),         // 14: holdfast.v1.HookRequest
+	(*HookResponse)(nil),        // 15: holdfast.v1.HookResponse
+	(*HeldRequest)(nil),         // 16: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 17: holdfast.v1.HeldResponse
+	nil,                         // 18: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 19: holdfast.v1.Incarnation
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	17, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	19, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	6,  // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
-	17, // 5: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	17, // 6: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	16, // 7: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	0,  // 8: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 9: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	8,  // 10: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
-	10, // 11: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
-	12, // 12: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	14, // 13: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	4,  // 14: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	7,  // 15: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	9,  // 16: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
-	11, // 17: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
-	13, // 18: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	15, // 19: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	19, // 5: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	19, // 6: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	19, // 7: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	18, // 8: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	0,  // 9: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 10: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	8,  // 11: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
+	10, // 12: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
+	12, // 13: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
+	14, // 14: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	16, // 15: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	4,  // 16: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	7,  // 17: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	9,  // 18: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
+	11, // 19: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
+	13, // 20: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
+	15, // 21: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	17, // 22: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	16, // [16:23] is the sub-list for method output_type
+	9,  // [9:16] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1164,7 +1263,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -45,6 +45,8 @@ const (
 	PeerAcknowledgeProcedure = "/holdfast.v1.Peer/Acknowledge"
 	// PeerConfirmProcedure is the fully-qualified name of the Peer's Confirm RPC.
 	PeerConfirmProcedure = "/holdfast.v1.Peer/Confirm"
+	// PeerAliveProcedure is the fully-qualified name of the Peer's Alive RPC.
+	PeerAliveProcedure = "/holdfast.v1.Peer/Alive"
 	// PeerHookProcedure is the fully-qualified name of the Peer's Hook RPC.
 	PeerHookProcedure = "/holdfast.v1.Peer/Hook"
 	// PeerHeldProcedure is the fully-qualified name of the Peer's Held RPC.
@@ -61,6 +63,8 @@ type PeerClient interface {
 	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
 	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
 	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
+	// Alive asks a node itself whether it still has the right to hold.
+	Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
@@ -102,6 +106,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Confirm")),
 			connect.WithClientOptions(opts...),
 		),
+		alive: connect.NewClient[holdfastv1.AliveRequest, holdfastv1.AliveResponse](
+			httpClient,
+			baseURL+PeerAliveProcedure,
+			connect.WithSchema(peerMethods.ByName("Alive")),
+			connect.WithClientOptions(opts...),
+		),
 		hook: connect.NewClient[holdfastv1.HookRequest, holdfastv1.HookResponse](
 			httpClient,
 			baseURL+PeerHookProcedure,
@@ -123,6 +133,7 @@ type peerClient struct {
 	answered    *connect.Client[holdfastv1.AnsweredRequest, holdfastv1.AnsweredResponse]
 	acknowledge *connect.Client[holdfastv1.AcknowledgeRequest, holdfastv1.AcknowledgeResponse]
 	confirm     *connect.Client[holdfastv1.ConfirmRequest, holdfastv1.ConfirmResponse]
+	alive       *connect.Client[holdfastv1.AliveRequest, holdfastv1.AliveResponse]
 	hook        *connect.Client[holdfastv1.HookRequest, holdfastv1.HookResponse]
 	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
 }
@@ -163,6 +174,15 @@ func (c *peerClient) Confirm(ctx context.Context, req *holdfastv1.ConfirmRequest
 	return nil, err
 }
 
+// Alive calls holdfast.v1.Peer.Alive.
+func (c *peerClient) Alive(ctx context.Context, req *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error) {
+	response, err := c.alive.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Hook calls holdfast.v1.Peer.Hook.
 func (c *peerClient) Hook(ctx context.Context, req *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {
 	response, err := c.hook.CallUnary(ctx, connect.NewRequest(req))
@@ -191,6 +211,8 @@ type PeerHandler interface {
 	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
 	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
 	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
+	// Alive asks a node itself whether it still has the right to hold.
+	Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
@@ -228,6 +250,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Confirm")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerAliveHandler := connect.NewUnaryHandlerSimple(
+		PeerAliveProcedure,
+		svc.Alive,
+		connect.WithSchema(peerMethods.ByName("Alive")),
+		connect.WithHandlerOptions(opts...),
+	)
 	peerHookHandler := connect.NewUnaryHandlerSimple(
 		PeerHookProcedure,
 		svc.Hook,
@@ -250,6 +278,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerAcknowledgeHandler.ServeHTTP(w, r)
 		case PeerConfirmProcedure:
 			peerConfirmHandler.ServeHTTP(w, r)
+		case PeerAliveProcedure:
+			peerAliveHandler.ServeHTTP(w, r)
 		case PeerHookProcedure:
 			peerHookHandler.ServeHTTP(w, r)
 		case PeerHeldProcedure:
@@ -277,6 +307,10 @@ func (UnimplementedPeerHandler) Acknowledge(context.Context, *holdfastv1.Acknowl
 
 func (UnimplementedPeerHandler) Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Confirm is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Alive is not implemented"))
 }
 
 func (UnimplementedPeerHandler) Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {
