@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -43,4 +45,58 @@ func TestReportEtcd15247LeasesThatEndBeforeTheirTimeMoveNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRandomEarlyEnds plays random histories in which nodes die and the store stalls and ends leases before their time. The network
+// between the nodes is whole: a node that is cut off at that very moment is what the heartbeats are for.
+func TestRandomEarlyEnds(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *testCluster) { playEarlyEnds(t, c, rand.New(rand.NewPCG(seed, 3))) })
+		})
+	}
+}
+
+func playEarlyEnds(t *testing.T, c *testCluster, random *rand.Rand) {
+	var history []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("history: %s", strings.Join(history, "; "))
+		}
+	}()
+	dead := map[int]bool{}
+	for range 20 {
+		lnn, on := 1+random.IntN(4), random.IntN(2) == 0
+		what := ""
+		switch random.IntN(6) {
+		case 0:
+			if !dead[lnn] && len(dead) == 0 {
+				c.kill(lnn)
+				dead[lnn], what = true, fmt.Sprintf("node %d dies", lnn)
+			}
+		case 1:
+			if dead[lnn] {
+				c.start(lnn)
+				delete(dead, lnn)
+				what = fmt.Sprintf("node %d starts", lnn)
+			}
+		case 2:
+			c.store.LoseQuorum(on)
+			what = fmt.Sprintf("the store has no quorum: %v", on)
+		case 3:
+			c.nodes[lnn].store.Cut(on)
+			what = fmt.Sprintf("node %d is cut off from the store: %v", lnn, on)
+		default:
+			for _, lease := range c.store.Leases() {
+				if on || random.IntN(2) == 0 {
+					c.store.ExpireLease(lease)
+				}
+			}
+			what = "leases end"
+		}
+		history = append(history, fmt.Sprintf("%s: %s", time.Now().Format("05.000"), what))
+		c.pass(time.Duration(random.IntN(1500)) * time.Millisecond)
+	}
+	c.healAll(dead)
+	c.eventually("everything is held and even again", func() bool { return c.spreadIs(3, 3, 3, 3) && c.everybodyServes() })
 }
