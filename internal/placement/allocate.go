@@ -70,26 +70,24 @@ func (t *table) pinSeat(s *slot, owner int) int {
 
 // placeOrphans gives owners to the addresses that have none, and evens out if the request allows it.
 func (t *table) placeOrphans() {
-	loose := t.loosen()
-	if len(loose) == 0 {
-		return
+	everything := t.req.Rebalance && t.req.Movable == nil
+	loose := t.loosen(func(s *slot) bool { return s.owner == nobody || everything && s.why != causePinned })
+	if len(loose) > 0 {
+		if t.byLoad && !t.req.Rebalance {
+			loose = t.placeByLoad(loose)
+		}
+		t.placeByNumber(loose)
 	}
-	if t.byLoad && !t.req.Rebalance {
-		loose = t.placeByLoad(loose)
+	if t.req.Rebalance && !everything {
+		t.evenOutMovable()
 	}
-	t.placeByNumber(loose)
 }
 
-// loosen lists the slots that are free to go anywhere: those without an owner and, in a rebalance, the movable ones,
-// which are taken from their owner for the time of the choice.
-func (t *table) loosen() []*slot {
+// loosen lists the slots that are free to go somewhere else, in the order of addresses.
+func (t *table) loosen(free func(*slot) bool) []*slot {
 	var loose []*slot
 	for i := range t.slots {
-		s := &t.slots[i]
-		switch {
-		case s.owner == nobody:
-			loose = append(loose, s)
-		case t.req.Rebalance && s.why != causePinned && (t.req.Movable == nil || t.req.Movable[s.address]):
+		if s := &t.slots[i]; free(s) {
 			loose = append(loose, s)
 		}
 	}
@@ -100,30 +98,48 @@ func (t *table) loosen() []*slot {
 // each seat gets, preferring among equals the seats that have some already, and then which: a seat keeps its own as
 // far as its number goes.
 func (t *table) placeByNumber(loose []*slot) {
+	had := t.lift(loose)
+	t.settleShares(loose, had, t.shares(len(loose), had, nil))
+}
+
+// lift takes the slots from their owners for the time of a choice, and counts how many each seat had.
+func (t *table) lift(loose []*slot) []int {
 	had := make([]int, len(t.seats))
 	for _, s := range loose {
 		if s.owner != nobody {
 			had[s.owner]++
-			t.seats[s.owner].held--
-			t.nodes[t.seats[s.owner].node].held--
+			t.hold(s.owner, -1)
 		}
 	}
-	share := t.shares(len(loose), had)
+	return had
+}
+
+// hold counts addresses more or less for a seat and its node.
+func (t *table) hold(seat, by int) {
+	t.seats[seat].held += by
+	t.nodes[t.seats[seat].node].held += by
+}
+
+// settleShares gives lifted slots to the seats by their shares.
+func (t *table) settleShares(loose []*slot, had, share []int) {
 	for i, count := range share {
-		t.seats[i].held += count
-		t.nodes[t.seats[i].node].held += count
+		t.hold(i, count)
 	}
 	leaving := keepOwn(loose, had, share)
 	leaving = t.moveToNext(leaving, share)
 	t.deal(leaving, share)
 }
 
-// shares decides how many of count loose addresses each seat gets. A seat in hold-down gets at most what it had.
-func (t *table) shares(count int, had []int) []int {
+// shares decides how many of count loose addresses each seat gets. A seat in hold-down gets at most what it had. Of seats
+// that are equal otherwise those come first that have fixed addresses which are not counted yet; fixed may be nil.
+func (t *table) shares(count int, had, fixed []int) []int {
 	share := make([]int, len(t.seats))
 	t.resetKeys()
 	for i := range had {
 		t.keys[i].wants = int32(had[i])
+		if fixed != nil {
+			t.keys[i].dealt = -int32(fixed[i])
+		}
 	}
 	nodeShare := make([]int, len(t.nodes))
 	list := t.open
@@ -137,7 +153,8 @@ func (t *table) shares(count int, had []int) []int {
 		n := t.seats[i].node
 		nodeShare[n]++
 		t.keys[i].wants--
-		if !t.req.Rebalance { // in a rebalance saving moves comes first
+		// In a rebalance saving moves comes first.
+		if !t.req.Rebalance || fixed != nil && t.keys[i].dealt < 0 {
 			t.keys[i].dealt++
 		}
 		for j := t.nodes[n].first; j < t.nodes[n].end; j++ {

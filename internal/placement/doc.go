@@ -7,7 +7,8 @@
 //   - An address whose owner is fit stays, unless the request allows a rebalance or pins the address elsewhere.
 //   - An address whose owner is not fit goes to the next on record if that one is fit, and only otherwise elsewhere.
 //   - After a rebalance of movable addresses the spread is as even as weights and pins allow (with equal weights no
-//     member holds two more than another), first over member interfaces, then over nodes, with the fewest moves.
+//     member holds two more than another), first over member interfaces, then over nodes, with the fewest moves. Where only
+//     some addresses are movable, they move only as far as this would move them too: no step is taken that another undoes.
 //   - Nexts are chosen so that the spread is as even as it can be after the death of any one node, never on the
 //     owner's node while another node is fit.
 //   - The result is a function of the request's contents, not of the order in which they are listed, and a second
