@@ -21,47 +21,53 @@ type Recovery struct {
 	IdleAddresses map[netip.Addr]bool     // addresses without connections; what to pass on as Request.Movable under idle
 }
 
-// MayRebalance says whether addresses may leave fit owners now to even out the spread, and why or why not. A wait above
-// zero is how long it takes until time alone changes the answer; zero with false means that only an event can, such as
-// an operator's word. Delay and hold-down run at the same time.
+// Permission says whether addresses may leave fit owners now to even out the spread.
+type Permission struct {
+	May      bool
+	Reason   string        // why, or why not
+	Wait     time.Duration // how long it takes until time alone changes the answer; 0: only an event can
+	Operator bool          // that event is an operator's word
+}
+
+// MayRebalance judges one recovery. Delay and hold-down run at the same time.
 //
 // A request by an operator overrules the policy, the delay and the hold-down.
-func MayRebalance(r Recovery, now time.Time) (ok bool, reason string, wait time.Duration) {
+func MayRebalance(r Recovery, now time.Time) Permission {
 	if r.Asked {
-		return true, "an operator asked for it", 0
+		return Permission{May: true, Reason: "an operator asked for it"}
 	}
 	switch r.Policy {
 	case "", cluster.RebalanceAuto, cluster.RebalanceIdle:
 	case cluster.RebalanceShortOutage:
 		if r.Outage >= ShortOutage {
-			return false, "the outage lasted " + r.Outage.Round(time.Second).String() + ", and after " +
-				shortOutageText + " or more an operator decides", 0
+			return Permission{Operator: true, Reason: "the outage lasted " + r.Outage.Round(time.Second).String() + ", and after " +
+				shortOutageText + " or more an operator decides"}
 		}
 	case cluster.RebalanceManual:
-		return false, "the pool's rebalance policy is manual: an operator decides", 0
+		return Permission{Operator: true, Reason: "the pool's rebalance policy is manual: an operator decides"}
 	default:
-		return false, "the rebalance policy \"" + string(r.Policy) + "\" is not known here: an operator decides", 0
+		return Permission{Operator: true, Reason: "the rebalance policy \"" + string(r.Policy) + "\" is not known here: an operator decides"}
 	}
 	if r.FitSince.IsZero() {
-		return false, "no member has become fit again", 0
+		return Permission{Reason: "no member has become fit again"}
 	}
 	// FitSince may lie ahead when it was read from another node's clock; it then counts as now.
 	fit := max(now.Sub(r.FitSince), 0)
 	if left := r.HoldDown - fit; left > 0 && r.HoldDown >= r.Delay {
-		return false, "hold-down of " + r.HoldDown.String() + " after the return", left
+		return Permission{Reason: "hold-down of " + r.HoldDown.String() + " after the return", Wait: left}
 	}
 	if left := r.Delay - fit; left > 0 {
-		return false, "rebalance delay of " + r.Delay.String() + " after the return", left
+		return Permission{Reason: "rebalance delay of " + r.Delay.String() + " after the return", Wait: left}
 	}
 	if r.Policy == cluster.RebalanceIdle {
 		for _, idle := range r.IdleAddresses {
 			if idle {
-				return true, "addresses without connections may return", 0
+				return Permission{May: true, Reason: "addresses without connections may return"}
 			}
 		}
-		return false, "no address is without connections", 0
+		return Permission{Reason: "no address is without connections"}
 	}
-	return true, "the member has been fit for " + fit.Round(time.Second).String(), 0
+	return Permission{May: true, Reason: "the member has been fit for " + fit.Round(time.Second).String()}
 }
 
 // shortOutageText is ShortOutage in words.

@@ -18,7 +18,7 @@ func flap(policy cluster.RebalancePolicy) (movesWhileFlapping int, req Request, 
 	step := func(second int) int {
 		now := start.Add(time.Duration(second) * time.Second)
 		recovery := Recovery{Policy: policy, HoldDown: holdDown, FitSince: fitSince, Outage: time.Second}
-		req.Rebalance, _, _ = MayRebalance(recovery, now)
+		req.Rebalance = MayRebalance(recovery, now).May
 		result := Allocate(req)
 		req.Current = result.Statements
 		return len(result.Moves)
@@ -44,11 +44,11 @@ func TestReport6Flapping(t *testing.T) {
 	if moves != 2 {
 		t.Errorf("%d moves during a minute of flapping, want one for each of the node's 2 addresses", moves)
 	}
-	ok, _, wait := MayRebalance(Recovery{HoldDown: holdDown, FitSince: fitSince}, end)
-	if ok || wait != holdDown {
-		t.Errorf("may return at once: %v, after %v; want after the hold-down of %v", ok, wait, holdDown)
+	permission := MayRebalance(Recovery{HoldDown: holdDown, FitSince: fitSince}, end)
+	if permission.May || permission.Wait != holdDown {
+		t.Errorf("may return at once: %v, after %v; want after the hold-down of %v", permission.May, permission.Wait, holdDown)
 	}
-	req.Rebalance, _, _ = MayRebalance(Recovery{HoldDown: holdDown, FitSince: fitSince}, end.Add(wait))
+	req.Rebalance = MayRebalance(Recovery{HoldDown: holdDown, FitSince: fitSince}, end.Add(permission.Wait)).May
 	result := Allocate(req)
 	if got := heldBy(req, result.Statements); !slices.Equal(got, []int{2, 2, 2}) || len(result.Moves) != 2 {
 		t.Errorf("after the hold-down nodes hold %v by %d moves, want 2 each by 2", got, len(result.Moves))
@@ -62,7 +62,7 @@ func TestReport6FailedOwnerAlwaysLeaves(t *testing.T) {
 		req := evenPool(3, 6)
 		setFit(&req, 2, false, "check nfs failed")
 		req.Candidates[1].HoldDown = true
-		req.Rebalance, _, _ = MayRebalance(Recovery{Policy: policy}, time.Unix(0, 0))
+		req.Rebalance = MayRebalance(Recovery{Policy: policy}, time.Unix(0, 0)).May
 		if got := counts(Allocate(req).Statements)[2]; got != 0 {
 			t.Errorf("%s: the failed node still holds %d", policy, got)
 		}

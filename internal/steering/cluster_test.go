@@ -22,6 +22,7 @@ type model struct {
 	services map[ServiceKey]tenure.Statement
 	now      time.Time
 	moves    []string // changes of owner, as a story
+	idle     map[netip.Addr]bool
 
 	// slow says whether a node's interfaces lag behind at this turn: it then decides by what they really have.
 	slow func() bool
@@ -34,8 +35,9 @@ type fataler interface {
 
 type modelNode struct {
 	Node
-	running bool
-	held    map[netip.Addr]bool
+	running     bool
+	held        map[netip.Addr]bool
+	faultySince time.Time
 }
 
 var poolID = cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: "pool0"}
@@ -74,7 +76,7 @@ func newModel(t fataler, nodes, addresses int, more string) *model {
 // start brings a node up under its next incarnation. A starting agent drops what it finds on itself.
 func (m *model) start(lnn int) {
 	n := m.nodes[lnn]
-	n.running, n.Present, n.Ready, n.Left = true, true, true, false
+	n.running, n.Present, n.Ready, n.Left, n.Trusted = true, true, true, false, false
 	n.Incarnation++
 	n.Over = n.Incarnation - 1
 	n.FitSince = m.now
@@ -97,7 +99,7 @@ func (m *model) lapse(lnn int) {
 }
 
 func (m *model) world(self int) *World {
-	w := &World{Config: m.config, Self: self, Nodes: map[int]Node{}, Pools: map[cluster.PoolID]tenure.Record{}, Services: maps.Clone(m.services)}
+	w := &World{Config: m.config, Self: self, Nodes: map[int]Node{}, Pools: map[cluster.PoolID]tenure.Record{}, Services: maps.Clone(m.services), Idle: m.idle}
 	for lnn, n := range m.nodes {
 		w.Nodes[lnn] = n.Node
 	}
@@ -156,6 +158,21 @@ func (m *model) write(id cluster.PoolID, record tenure.Record) {
 	}
 	m.pools[id] = record
 	m.check()
+}
+
+// ask is an operator's rebalance of the pool, and what follows from it; it returns how many addresses it moves.
+func (m *model) ask() int {
+	m.t.Helper()
+	p, _, ok := ProposePool(m.world(1), poolID, true, m.now)
+	if !ok {
+		return 0
+	}
+	for _, lnn := range p.Trusted {
+		m.nodes[lnn].Trusted = true
+	}
+	m.write(p.Pool, p.Record)
+	m.settle()
+	return len(p.Moves)
 }
 
 // tell notes a change of owner, and that no living owner lost an address without letting go.

@@ -21,8 +21,10 @@ type Proposal struct {
 	Changed   []netip.Addr
 	Moves     []placement.Move
 	Decisions []placement.Decision
-	Rank      int    // this node's turn: 0 proposes at once, later ranks later
-	Why       string // one line for the event
+	Trusted   []int    // nodes in hold-down that an operator's rebalance gives addresses to: their hold-down is over
+	Evenness  Evenness // zero while something moves anyway, and for static pools
+	Rank      int      // this node's turn: 0 proposes at once, later ranks later
+	Why       string   // one line for the event
 }
 
 // ProposePool says what the record of a pool should become. It returns false when the record is as it should be.
@@ -32,28 +34,30 @@ func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Prop
 	if !exists {
 		return retirePool(w, id)
 	}
-	request := poolRequest(w, id, pool, now)
-	result := allocate(pool, request)
-	if asked {
-		overruleHoldDown(request.Candidates)
-	}
-	// What must move goes first; whether more may move for evenness is looked at when that is done.
-	if pool.AllocMethod == cluster.AllocDynamic && (asked || len(result.Moves) == 0) {
-		moves, again, may := mayRebalance(w, pool, request, asked, now)
-		if may {
-			result = moves
-		}
-		wait = again
-		for _, m := range w.Config.Members(id) {
-			if left := w.heldDown(m.LNN, now); left > 0 && (wait == 0 || left < wait) {
-				wait = left
-			}
-		}
-	}
-	p = Proposal{Pool: id, Record: maps.Clone(w.Pools[id]), Decisions: result.Decisions, Rank: -1}
+	p = Proposal{Pool: id, Record: maps.Clone(w.Pools[id]), Rank: -1}
 	if p.Record == nil {
 		p.Record = tenure.Record{}
 	}
+	request, back := poolRequest(w, id, pool, asked, now)
+	result := allocate(pool, request)
+	var overruled []int
+	if asked {
+		overruled = overruleHoldDown(request.Candidates)
+	}
+	if pool.AllocMethod == cluster.AllocDynamic {
+		// What must move goes first; whether more may move for evenness is looked at when that is done.
+		if asked || len(result.Moves) == 0 {
+			var evened placement.Result
+			if evened, p.Evenness = evenOut(w, pool, request, asked, now); p.Evenness.May {
+				result = evened
+			}
+		}
+		wait = soonest(p.Evenness.Wait, back.wait)
+		for _, m := range w.Config.Members(id) {
+			wait = soonest(wait, w.heldDown(m.LNN, now))
+		}
+	}
+	p.Decisions = result.Decisions
 	for _, want := range result.Statements {
 		p.apply(w, want, reasonFor(result, want.Address), now)
 	}
@@ -61,33 +65,58 @@ func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Prop
 	if len(p.Changed) == 0 {
 		return p, wait, false
 	}
+	p.trust(overruled)
 	p.finish(w)
 	return p, wait, true
 }
 
-// overruleHoldDown lets a node that came back lately be given addresses: an operator asked.
-func overruleHoldDown(candidates []placement.Candidate) {
+// soonest is the shorter of two waits, where zero and less is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return max(b, 0)
+	}
+	return a
+}
+
+// overruleHoldDown lets nodes that came back lately be given addresses, as an operator asked, and says which they are.
+func overruleHoldDown(candidates []placement.Candidate) (overruled []int) {
 	for i := range candidates {
 		if candidates[i].HoldDown {
 			candidates[i].HoldDown, candidates[i].Why = false, ""
+			overruled = append(overruled, candidates[i].Member.LNN)
 		}
 	}
+	return overruled
+}
+
+// trust notes which nodes in hold-down an operator's rebalance gives addresses to.
+func (p *Proposal) trust(overruled []int) {
+	for _, move := range p.Moves {
+		if slices.Contains(overruled, move.To.LNN) && !slices.Contains(p.Trusted, move.To.LNN) {
+			p.Trusted = append(p.Trusted, move.To.LNN)
+		}
+	}
+	slices.Sort(p.Trusted)
 }
 
 // poolRequest is the question to placement: who are the candidates, and who has what. An address in motion counts as
 // already there, so that a plan in progress is not planned again. Addresses of a silent node are left alone, and so are those
-// that another record still gives to somebody and those that only an absent node can let go of.
-func poolRequest(w *World, id cluster.PoolID, pool *cluster.Pool, now time.Time) placement.Request {
+// that another record still gives to somebody, those that only an absent node can let go of, and those that wait with an unfit
+// owner for others to return, unless an operator asked for a rebalance.
+func poolRequest(w *World, id cluster.PoolID, pool *cluster.Pool, asked bool, now time.Time) (placement.Request, returning) {
 	request := placement.Request{
 		Pool: id, Candidates: w.Candidates(id, now), FailoverPolicy: pool.FailoverPolicy, Pins: pool.Pins, Now: now,
 	}
 	var members []cluster.Member // that keep what they have while they are away
+	var back returning
 	if pool.AllocMethod == cluster.AllocStatic {
 		members = w.Config.Members(id)
+	} else if !asked {
+		back = w.returning(id, request.Candidates, now)
 	}
 	for _, address := range w.Config.Addresses(id) {
 		st := w.Pools[id][address]
-		if w.Silent(st.Owner) && pool.AllocMethod == cluster.AllocDynamic || w.stuck(st, members) {
+		if w.Silent(st.Owner) && pool.AllocMethod == cluster.AllocDynamic || w.stuck(st, members) || back.kept[address] {
 			continue
 		}
 		if st.State() == tenure.Unowned && w.ownedElsewhere(address, id, cluster.SubnetID{}) {
@@ -96,12 +125,14 @@ func poolRequest(w *World, id cluster.PoolID, pool *cluster.Pool, now time.Time)
 		if w.Settling && st.State() == tenure.Unowned && pool.AllocMethod == cluster.AllocDynamic {
 			continue
 		}
+		current := placement.Statement{Address: address, Owner: w.effectiveOwner(st), Next: w.effectiveNext(st)}
+		if back.spread[address] {
+			current.Next = cluster.Member{} // that was chosen for another day
+		}
 		request.Addresses = append(request.Addresses, address)
-		request.Current = append(request.Current, placement.Statement{
-			Address: address, Owner: w.effectiveOwner(st), Next: w.effectiveNext(st),
-		})
+		request.Current = append(request.Current, current)
 	}
-	return request
+	return request, back
 }
 
 // stuck reports whether an address is fixed to a node that is away and none of the members that may keep it.
@@ -134,29 +165,6 @@ func allocate(pool *cluster.Pool, request placement.Request) placement.Result {
 		return placement.AllocateStatic(request)
 	}
 	return placement.Allocate(request)
-}
-
-// mayRebalance works out what a rebalance would move, and whether the policy lets it happen now.
-func mayRebalance(w *World, pool *cluster.Pool, request placement.Request, asked bool, now time.Time) (placement.Result, time.Duration, bool) {
-	request.Rebalance = true
-	if pool.RebalancePolicy == cluster.RebalanceIdle && !asked {
-		request.Movable = w.Idle
-	}
-	result := placement.Allocate(request)
-	if len(result.Moves) == 0 {
-		return result, 0, false
-	}
-	recovery := placement.Recovery{Policy: pool.RebalancePolicy, Delay: pool.RebalanceDelay, Asked: asked, IdleAddresses: w.Idle}
-	for _, move := range result.Moves {
-		node := w.Nodes[move.To.LNN]
-		recovery.Outage = max(recovery.Outage, node.Outage)
-		recovery.HoldDown = max(recovery.HoldDown, node.HoldDown)
-		if node.FitSince.After(recovery.FitSince) {
-			recovery.FitSince = node.FitSince
-		}
-	}
-	may, _, wait := placement.MayRebalance(recovery, now)
-	return result, wait, may
 }
 
 // apply turns what placement wants for one address into the step that tenure allows now.
@@ -300,5 +308,6 @@ func Request(w *World, id cluster.PoolID, now time.Time) placement.Request {
 	if !exists {
 		return placement.Request{Pool: id, Now: now}
 	}
-	return poolRequest(w, id, pool, now)
+	request, _ := poolRequest(w, id, pool, false, now)
+	return request
 }

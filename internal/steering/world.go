@@ -38,6 +38,16 @@ type Node struct {
 	FitSince    time.Time     // when it last became ready and not draining, by the observing node's clock
 	Outage      time.Duration // how long it was away before that
 	HoldDown    time.Duration // how long it must stay fit before addresses may return; grows with flapping
+	Trusted     bool          // an operator's rebalance gave it addresses during its hold-down, which is thereby over
+
+	Mended      map[string]Mend         // interface to its last fault, when that is over
+	MendedPools map[cluster.PoolID]Mend // pool to the last failure of its checks, when that is over
+}
+
+// Mend is the end of a fault, by the observing node's clock.
+type Mend struct {
+	At     time.Time
+	Lasted time.Duration
 }
 
 // ServiceKey names one service address.
@@ -175,7 +185,7 @@ func (w *World) Weight(pool *cluster.Pool, lnn int) int {
 // heldDown is how long a node that came back must still stay fit before it is given anything.
 func (w *World) heldDown(lnn int, now time.Time) time.Duration {
 	node := w.Nodes[lnn]
-	if node.HoldDown == 0 || node.FitSince.IsZero() {
+	if node.HoldDown == 0 || node.FitSince.IsZero() || node.Trusted {
 		return 0
 	}
 	return node.FitSince.Add(node.HoldDown).Sub(now)
