@@ -13,13 +13,14 @@ import (
 )
 
 // Explain returns what the next question for a name and type would be answered, among which nodes and why, without
-// changing what comes next. For a pool whose service addresses rotate independently it explains the lowest one that has
+// changing what comes next. Chosen is what the answer carries: an address and its node, the service addresses, or the word for an
+// answer without any, such as NXDOMAIN. For a pool whose service addresses rotate independently it explains the lowest one that has
 // answered here. An error says that the name is in no zone of the view.
 func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (placement.Decision, error) {
 	z := a.zones.Load()
 	subject := strings.TrimSuffix(name, ".") + " " + strings.TrimPrefix(qtype.String(), "Type")
 	if !z.ready {
-		return placement.Decision{Subject: subject, At: now,
+		return placement.Decision{Subject: subject, At: now, Chosen: "SERVFAIL",
 			Reason: "SERVFAIL: this node has not yet had its first full view of configuration and load"}, nil
 	}
 	wire, err := encodeName(name)
@@ -35,13 +36,14 @@ func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (p
 		return placement.Decision{}, fmt.Errorf("explaining an answer: %s is in no zone answered here (there are: %s); it would be REFUSED",
 			name, strings.Join(z.apexes, ", "))
 	case missing:
+		d.Chosen = "NXDOMAIN"
 		d.Reason = fmt.Sprintf("NXDOMAIN: the name does not exist in zone %v, which has no wildcard there", e.zone.name)
 	case qtype == dnsmessage.TypeA && e.v4 != nil:
 		e.v4.explain(&d, now)
 	case qtype == dnsmessage.TypeAAAA && e.v6 != nil:
 		e.v6.explain(&d, now)
 	default:
-		d.Reason = e.explain(qtype)
+		d.Chosen, d.Reason = e.explain(qtype)
 	}
 	return d, nil
 }
@@ -60,25 +62,26 @@ func (q *query) load(name wireName) {
 }
 
 // explain says what a name without a pool for the type answers.
-func (e *entry) explain(qtype dnsmessage.Type) string {
+func (e *entry) explain(qtype dnsmessage.Type) (chosen, reason string) {
 	fixed := e.fixed4
 	if qtype == dnsmessage.TypeAAAA {
 		fixed = e.fixed6
 	}
 	switch {
 	case (qtype == dnsmessage.TypeA || qtype == dnsmessage.TypeAAAA) && len(fixed) > 0:
-		return fmt.Sprintf("the service addresses %s", joinAddresses(fixed))
+		return joinAddresses(fixed), fmt.Sprintf("the service addresses %s", joinAddresses(fixed))
 	case qtype == dnsmessage.TypeNS && e.apex && len(e.zone.server) > 0:
-		return fmt.Sprintf("the service name %v", e.zone.server)
+		return fmt.Sprint(e.zone.server), fmt.Sprintf("the service name %v", e.zone.server)
 	case qtype == dnsmessage.TypeSOA && e.apex:
-		return "the zone's SOA"
+		return "SOA", "the zone's SOA"
 	case qtype == dnsmessage.TypeALL && e.exists():
-		return "a minimal HINFO (RFC 8482)"
+		return "HINFO", "a minimal HINFO (RFC 8482)"
 	}
 	if rcode := transferOrMeta(qtype); rcode != dnsmessage.RCodeSuccess {
-		return fmt.Sprintf("%s: the type is not answered", strings.ToUpper(rcodeNames[rcode]))
+		word := strings.ToUpper(rcodeNames[rcode])
+		return word, word + ": the type is not answered"
 	}
-	return "NODATA: the name exists and has no record of the type"
+	return "NODATA", "NODATA: the name exists and has no record of the type"
 }
 
 func joinAddresses(list []netip.Addr) string {
@@ -108,6 +111,7 @@ func (p *pool) explain(d *placement.Decision, now time.Time) {
 				d.LeftOut = append(d.LeftOut, placement.Excluded{Name: c.Name, Reason: c.Why})
 			}
 		}
+		d.Chosen = "one of these by the client's prefix"
 		d.Reason = "client affinity is on: each client prefix (/24 of IPv4, /56 of IPv6) keeps one of these nodes, by its hash"
 		return
 	}
@@ -156,14 +160,17 @@ func (p *pool) explainNone(now time.Time) placement.Decision {
 		d.LeftOut = append(d.LeftOut, placement.Excluded{Name: c.Name, Reason: c.Why})
 	}
 	what := "SERVFAIL"
-	switch p.OnNone {
+	d.Chosen = what
+	switch all := p.everyAddress(); p.OnNone {
 	case cluster.OnNoneAll:
+		d.Chosen = fmt.Sprintf("all %d addresses that are held", len(all))
 		what = "all addresses of the pool"
-		if len(p.everyAddress()) == 0 {
-			what = "SERVFAIL, as nobody holds an address"
+		if len(all) == 0 {
+			d.Chosen, what = "SERVFAIL", "SERVFAIL, as nobody holds an address"
 		}
 	case cluster.OnNoneNoData:
 		what = "NODATA"
+		d.Chosen = what
 	}
 	setting := p.OnNone
 	if setting == "" {

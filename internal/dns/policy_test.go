@@ -205,8 +205,9 @@ func TestOnNone(t *testing.T) {
 		rcode   dnsmessage.RCode
 		answers int
 		soa     bool
-	}{{cluster.OnNoneServFail, dnsmessage.RCodeServerFailure, 0, false}, {"", dnsmessage.RCodeServerFailure, 0, false},
-		{cluster.OnNoneAll, dnsmessage.RCodeSuccess, 4, false}, {cluster.OnNoneNoData, dnsmessage.RCodeSuccess, 0, true}} {
+		said    string
+	}{{cluster.OnNoneServFail, dnsmessage.RCodeServerFailure, 0, false, "SERVFAIL"}, {"", dnsmessage.RCodeServerFailure, 0, false, "SERVFAIL"},
+		{cluster.OnNoneAll, dnsmessage.RCodeSuccess, 4, false, "all 4 addresses that are held"}, {cluster.OnNoneNoData, dnsmessage.RCodeSuccess, 0, true, "NODATA"}} {
 		v := testView()
 		v.Zones[3].Pools[0].OnNone = c.setting
 		a := newTestAnswerer(t, v, AnswererOptions{})
@@ -215,7 +216,7 @@ func TestOnNone(t *testing.T) {
 			t.Errorf("on-none %q: %v, %d answers, %d authorities", c.setting, m.RCode, len(m.Answers), len(m.Authorities))
 		}
 		d, err := a.Explain("nobody.example.net", dnsmessage.TypeA, testNow)
-		if err != nil || d.Chosen != "" || len(d.LeftOut) != 2 || d.LeftOut[0].Reason != "suspended by the operator" {
+		if err != nil || d.Chosen != c.said || len(d.LeftOut) != 2 || d.LeftOut[0].Reason != "suspended by the operator" {
 			t.Errorf("on-none %q explains %+v, %v", c.setting, d, err)
 		}
 	}
@@ -322,16 +323,17 @@ func TestExplainForetells(t *testing.T) {
 		name  string
 		qtype dnsmessage.Type
 		want  string
+		said  string
 	}{
-		{"cluster.example.com", dnsmessage.TypeNS, "the service name ssip.example.com"},
-		{"ssip.example.com", dnsmessage.TypeA, "the service addresses 10.0.0.4, 10.0.0.5"},
-		{"x.plain.example.org", dnsmessage.TypeA, "NXDOMAIN"},
-		{"plain.example.org", dnsmessage.TypeAAAA, "NODATA"},
-		{"plain.example.org", dnsmessage.TypeAXFR, "REFUSED"},
-		{"plain.example.org", dnsmessage.TypeSOA, "SOA"},
-		{"plain.example.org", dnsmessage.TypeALL, "HINFO"},
+		{"cluster.example.com", dnsmessage.TypeNS, "the service name ssip.example.com", "ssip.example.com"},
+		{"ssip.example.com", dnsmessage.TypeA, "the service addresses 10.0.0.4, 10.0.0.5", "10.0.0.4, 10.0.0.5"},
+		{"x.plain.example.org", dnsmessage.TypeA, "NXDOMAIN", "NXDOMAIN"},
+		{"plain.example.org", dnsmessage.TypeAAAA, "NODATA", "NODATA"},
+		{"plain.example.org", dnsmessage.TypeAXFR, "REFUSED", "REFUSED"},
+		{"plain.example.org", dnsmessage.TypeSOA, "SOA", "SOA"},
+		{"plain.example.org", dnsmessage.TypeALL, "HINFO", "HINFO"},
 	} {
-		if d, err := a.Explain(c.name, c.qtype, testNow); err != nil || !strings.Contains(d.Reason, c.want) {
+		if d, err := a.Explain(c.name, c.qtype, testNow); err != nil || !strings.Contains(d.Reason, c.want) || d.Chosen != c.said {
 			t.Errorf("%s %v: %+v, %v; want %q", c.name, c.qtype, d, err, c.want)
 		}
 	}
