@@ -155,11 +155,9 @@ func (s nodeService) movesUnder(v *view, config *cluster.Config) []*holdfastv1.M
 		}
 	}
 	for _, id := range pools {
-		proposal, _, ok := steering.ProposePool(&w, id, false, s.now())
-		if ok {
-			moves = append(moves, moveMessages(&w, id, proposal.Moves)...)
-		}
-		for addr, st := range v.world.Pools[id] {
+		moves = append(moves, moveMessages(&w, id, steering.Foresee(&w, id, false, s.now()).Moves)...)
+		for _, addr := range slices.SortedFunc(maps.Keys(v.world.Pools[id]), netip.Addr.Compare) {
+			st := v.world.Pools[id][addr]
 			if !slices.Contains(config.Addresses(id), addr) && !st.Owner.IsZero() {
 				moves = append(moves, moveMessage(&w, id.String(), placement.Move{Address: addr, From: st.Owner.Member(), Reason: "the address is no longer configured"}))
 			}
@@ -208,7 +206,7 @@ func (s nodeService) RebalancePool(ctx context.Context, r *holdfastv1.RebalanceP
 		if !ok || len(proposal.Moves) == 0 {
 			continue
 		}
-		result.Moves = append(result.Moves, moveMessages(v.world, id, proposal.Moves)...)
+		result.Moves = append(result.Moves, moveMessages(v.world, id, steering.Foresee(v.world, id, true, s.now()).Moves)...)
 		if !r.Options.GetDryRun() {
 			if revision, err = s.commitPool(ctx, v, proposal); err != nil {
 				return nil, err
@@ -234,6 +232,13 @@ func (s nodeService) commitPool(ctx context.Context, v *view, p steering.Proposa
 	txn := store.Txn{If: []store.Condition{{Key: poolKey(p.Pool), Revision: v.poolRevisions[p.Pool]}, {Key: keyConfig, Revision: v.configRevision}}, Then: []store.Op{put}}
 	for _, lnn := range p.Absent {
 		txn.If = append(txn.If, store.Condition{Key: memberKey(lnn)})
+	}
+	for _, lnn := range p.Trusted {
+		trust, err := store.PutOp(trustKey(lnn), trustRecord{Incarnation: v.world.Nodes[lnn].Incarnation, By: s.self.Name, At: time.Now()}, 0)
+		if err != nil {
+			return 0, err
+		}
+		txn.Then = append(txn.Then, trust)
 	}
 	if revision, err = s.store.Commit(ctx, txn); err != nil {
 		return 0, storeRefusal(err)
@@ -396,9 +401,7 @@ func (s nodeService) movesIfDrained(v *view, lnn int, on bool) []*holdfastv1.Mov
 	w.Nodes[lnn] = node
 	var moves []*holdfastv1.Move
 	for _, id := range w.Config.Pools() {
-		if p, _, ok := steering.ProposePool(&w, id, false, s.now()); ok {
-			moves = append(moves, moveMessages(&w, id, p.Moves)...)
-		}
+		moves = append(moves, moveMessages(&w, id, steering.Foresee(&w, id, false, s.now()).Moves)...)
 	}
 	return moves
 }

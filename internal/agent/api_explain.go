@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// Explain says why: for an address, a node, a pool, or else a name.
+// Explain says why: for an address, a node, a pool, a subnet, or else a name.
 func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
 	v, err := s.seen()
 	if err != nil {
@@ -33,8 +33,10 @@ func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*
 		decisions = s.explainNode(v, node)
 	} else if id, poolErr := cluster.ParsePoolID(v.world.Config, r.Subject); poolErr == nil {
 		decisions = s.explainPool(v, id)
+	} else if id, subnetErr := cluster.ParseSubnetID(v.world.Config, r.Subject); subnetErr == nil {
+		decisions = s.explainSubnet(v, id)
 	} else {
-		decisions, err = s.explainName(r.Subject, r.Type)
+		decisions, err = s.explainName(v, r.Subject, r.Type)
 	}
 	if err != nil {
 		return nil, err
@@ -42,8 +44,8 @@ func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*
 	return &holdfastv1.ExplainResponse{Decisions: decisionMessages(decisions), Text: explainText(decisions)}, nil
 }
 
-// explainName shows the next answer and why, without giving it.
-func (s nodeService) explainName(name, qtype string) ([]placement.Decision, error) {
+// explainName shows the next answer and why, without giving it. Of a service name it also says who holds its addresses.
+func (s nodeService) explainName(v *view, name, qtype string) ([]placement.Decision, error) {
 	types := []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeAAAA}
 	if qtype != "" {
 		parsed, known := recordTypes[strings.ToUpper(qtype)]
@@ -60,6 +62,12 @@ func (s nodeService) explainName(name, qtype string) ([]placement.Decision, erro
 		}
 		decisions = append(decisions, decision)
 	}
+	for _, id := range v.world.Config.Subnets() {
+		subnet, _ := v.world.Config.Subnet(id)
+		if subnet.ServiceName != "" && strings.EqualFold(strings.TrimSuffix(name, "."), subnet.ServiceName) {
+			decisions = append(decisions, serviceDecisions(v.world, id)...)
+		}
+	}
 	return decisions, nil
 }
 
@@ -75,14 +83,13 @@ func (s nodeService) explainAddress(v *view, addr netip.Addr) ([]placement.Decis
 		if !slices.Contains(w.Config.Addresses(id), addr) {
 			continue
 		}
-		st := w.Pools[id][addr]
-		decision := onRecord(w, addr, st, w.Nodes)
+		decisions := s.onPoolRecord(w, id, addr)
 		pool, _, _, _ := w.Config.Pool(id)
 		if planned, ok := placement.Explain(steering.Request(w, id, s.now()), addr); ok && pool.AllocMethod == cluster.AllocDynamic {
 			planned.Subject += " in " + id.String()
-			return []placement.Decision{decision, planned}, nil
+			return append(decisions, planned), nil
 		}
-		return []placement.Decision{decision}, nil
+		return decisions, nil
 	}
 	for _, subnet := range w.Config.Subnets() {
 		if slices.Contains(w.Config.ServiceAddresses(subnet), addr) {
@@ -129,8 +136,10 @@ func (s nodeService) explainNode(v *view, node cluster.Node) []placement.Decisio
 	if entry, present := v.members[node.LNN]; present {
 		decision.Reason += fmt.Sprintf(" Incarnation %d, in the store since %s, at revision %d of the configuration.",
 			known.Incarnation, wall(entry.upSince, s.now()).Format(time.RFC3339), entry.record.ConfigRevision)
-		if entry.record.HoldDownMS > 0 {
-			decision.Reason += fmt.Sprintf(" It came back lately: nothing new is given to it for %s after it became fit.", known.HoldDown)
+		if left := w.HeldDown(node.LNN, s.now()); left > 0 {
+			decision.Reason += fmt.Sprintf(" It came back lately: nothing new is given to it for another %s, unless an operator rebalances a pool.", left.Round(100*time.Millisecond))
+		} else if known.HoldDown > 0 && known.Trusted {
+			decision.Reason += " It came back lately; an operator's rebalance ended its hold-down."
 		}
 	}
 	if node.LNN == s.self.LNN {
@@ -150,15 +159,6 @@ func (s nodeService) explainNode(v *view, node cluster.Node) []placement.Decisio
 		}
 	}
 	return []placement.Decision{decision}
-}
-
-// explainPool explains each of its addresses.
-func (s nodeService) explainPool(v *view, id cluster.PoolID) []placement.Decision {
-	var decisions []placement.Decision
-	for _, addr := range v.world.Config.Addresses(id) {
-		decisions = append(decisions, onRecord(v.world, addr, v.world.Pools[id][addr], v.world.Nodes))
-	}
-	return decisions
 }
 
 func joined(addrs []netip.Addr) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // defaultWithinPercent is how far over an even share the busiest survivor may be unless the caller says.
@@ -89,29 +90,36 @@ func (s nodeService) PlanDown(_ context.Context, r *holdfastv1.PlanDownRequest) 
 		if pool.AllocMethod == cluster.AllocStatic {
 			continue
 		}
-		request := steering.Request(v.world, id, s.now())
-		before, result := counts(request.Current), placement.PlanDown(request, down...)
-		response.Moves = append(response.Moves, moveMessages(v.world, id, result.Moves)...)
-		response.Decisions = append(response.Decisions, decisionMessages(result.Decisions)...)
-		after := counts(result.Statements)
+		foreseen := steering.ForeseeDown(v.world, id, down, s.now())
+		before, after := counts(v.world.Pools[id]), counts(foreseen.Record)
+		for _, lnn := range down {
+			delete(after, lnn)
+		}
+		response.Moves = append(response.Moves, moveMessages(v.world, id, foreseen.Moves)...)
+		response.Decisions = append(response.Decisions, decisionMessages(foreseen.Decisions)...)
 		plan := &holdfastv1.PlanPool{Pool: id.String()}
 		for _, lnn := range lnnsOf(v.world.Config.Members(id)) {
 			plan.Nodes = append(plan.Nodes, &holdfastv1.PlanNode{Name: nameOf(v.world, lnn), Lnn: int32(lnn), AddressesBefore: int32(before[lnn]), AddressesAfter: int32(after[lnn])})
 		}
 		response.Pools = append(response.Pools, plan)
-		for _, st := range result.Statements {
-			if st.Owner.IsZero() {
-				response.Unassigned = append(response.Unassigned, &holdfastv1.PoolAddress{Address: st.Address.String(), Why: "no member would be left that may hold it"})
+		for _, addr := range v.world.Config.Addresses(id) {
+			if st := foreseen.Record[addr]; st.Owner.IsZero() || v.world.Over(st.Owner) || slices.Contains(down, st.Owner.LNN) {
+				response.Unassigned = append(response.Unassigned, &holdfastv1.PoolAddress{Address: addr.String(), Why: "no member would be left that may hold it"})
 			}
 		}
 	}
 	return response, nil
 }
 
-func counts(statements []placement.Statement) map[int]int {
+// counts is how many addresses of a record each node holds or is about to hold.
+func counts(record tenure.Record) map[int]int {
 	n := map[int]int{}
-	for _, st := range statements {
-		n[st.Owner.LNN]++
+	for _, st := range record {
+		if st.State() == tenure.Moving {
+			n[st.To.LNN]++
+		} else {
+			n[st.Owner.LNN]++
+		}
 	}
 	return n
 }

@@ -345,11 +345,11 @@ func (s nodeService) poolState(v *view, id cluster.PoolID) *holdfastv1.PoolState
 
 // rebalanceNote says what a rebalance would move, and what it waits for.
 func (s nodeService) rebalanceNote(w *steering.World, id cluster.PoolID) string {
-	asked, _, uneven := steering.ProposePool(w, id, true, s.now())
-	if !uneven || len(asked.Moves) == 0 {
+	uneven := unevenText(w, id, steering.EvennessOf(w, id, s.now()))
+	if uneven == "" {
 		return ""
 	}
-	return fmt.Sprintf("a rebalance would move %d addresses; `holdfast network pools rebalance-ips %s` does it now", len(asked.Moves), id)
+	return fmt.Sprintf("%s; `holdfast network pools rebalance-ips %s` does it now", uneven, id)
 }
 
 func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, m cluster.Member) *holdfastv1.PoolNode {

@@ -32,6 +32,8 @@ import (
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/store/storetest"
 	"github.com/holdfast/holdfast/internal/tenure"
+	"github.com/holdfast/holdfast/internal/verdict"
+	"github.com/holdfast/holdfast/internal/verdict/probe"
 )
 
 // testCluster is whole agents in one synctest bubble: their loops, tenancies, observers and reconcilers are the real ones; the
@@ -60,16 +62,17 @@ func (c *testCluster) severed(a, b int) bool {
 }
 
 type testNode struct {
-	lnn    int
-	dir    string
-	agent  *Agent
-	store  *storetest.Store
-	kernel *linktest.Fake
-	link   *neightest.Fake
-	names  *fakeNames
-	power  context.CancelFunc // ends everything of it at once
-	ended  chan struct{}
-	stop   context.CancelFunc // asks it to stop in an orderly way
+	lnn     int
+	dir     string
+	agent   *Agent
+	store   *storetest.Store
+	kernel  *linktest.Fake
+	link    *neightest.Fake
+	names   *fakeNames
+	service *service           // what its checks look at
+	power   context.CancelFunc // ends everything of it at once
+	ended   chan struct{}
+	stop    context.CancelFunc // asks it to stop in an orderly way
 }
 
 const testConfig = `
@@ -104,7 +107,7 @@ func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
 			t.Fatal(err)
 		}
 		for lnn := 1; lnn <= 4; lnn++ {
-			c.nodes[lnn] = &testNode{lnn: lnn, dir: t.TempDir(), kernel: linktest.New(linktest.Ethernet(2, "eth0")), link: neightest.New()}
+			c.nodes[lnn] = &testNode{lnn: lnn, dir: t.TempDir(), kernel: linktest.New(linktest.Ethernet(2, "eth0")), link: neightest.New(), service: &service{}}
 			c.nodes[lnn].link.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
 			c.start(lnn)
 		}
@@ -139,6 +142,7 @@ func (c *testCluster) start(lnn int) {
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)
 	}
+	a.checks = verdict.NewRunner(verdict.Options{Logger: a.log, Board: a.board, Probe: func(verdict.Target) (probe.Probe, error) { return n.service, nil }})
 	ended := make(chan struct{})
 	c.net.Lock() // other nodes may be asking it
 	n.agent, n.store, n.power, n.stop, n.ended = a, c.store.Connect(), power, stop, ended
@@ -221,6 +225,16 @@ func (a asker) Held(_ context.Context, lnn int) interfaces {
 	}
 	last := agent.applier.Last()
 	return interfaces{held: last.held, failed: last.failed}
+}
+
+// service is what a node's checks look at; it answers unless it was told to fail.
+type service struct{ failing atomic.Bool }
+
+func (s *service) Try(context.Context) (string, error) {
+	if s.failing.Load() {
+		return "", errors.New("nfs: connection refused")
+	}
+	return "answered", nil
 }
 
 // fakeNames keeps the view that names would be answered from.

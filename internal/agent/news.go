@@ -82,6 +82,7 @@ func (l *loop) observeNodes(w *steering.World, now time.Time) {
 		slices.SortFunc(orphans, netip.Addr.Compare)
 		l.board.Is(len(orphans) > 0, problemOrphaned, id.String(), fmt.Sprintf("%d addresses have no working holder: %s", len(orphans), firstFew(orphans)), now)
 	}
+	l.observePools(w, now)
 }
 
 func firstFew(addrs []netip.Addr) string {

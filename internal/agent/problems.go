@@ -23,6 +23,21 @@ var (
 		Meaning: "Addresses of a pool have no working holder, so their clients are served by nobody.",
 		Remedy:  "See `holdfast network pools status` for why no node may take them; a member must be up and pass its checks.",
 	})
+	problemUneven = problem.Define(problem.Kind{
+		Code: "pool.uneven", Severity: problem.Warning,
+		Meaning: "The addresses of a pool are not spread evenly over its fit nodes, and the pool's rebalance policy leaves it to an operator.",
+		Remedy:  "Spread them with `holdfast network pools rebalance-ips POOL`, with --dry-run to see first what would move.",
+	})
+	problemNobodyFit = problem.Define(problem.Kind{
+		Code: "pool.nobody-fit", Severity: problem.Critical,
+		Meaning: "No node of a pool is fit: its addresses stay where they are, and its name is answered as on-none says.",
+		Remedy:  "Mend what the detail names; when all nodes fail the same check, look for what they share, or for a check that asks the wrong thing.",
+	})
+	problemNoSuccessor = problem.Define(problem.Kind{
+		Code: "pool.no-successor", Severity: problem.Warning,
+		Meaning: "Only one node of a pool is fit: it has all of the pool's addresses, and nobody could take over.",
+		Remedy:  "Bring another node of the pool back; `holdfast network pools status POOL` says for each why it is out.",
+	})
 	problemLapsed = problem.Define(problem.Kind{
 		Code: "node.lapsed", Severity: problem.Critical,
 		Meaning: "This node has lost the right to hold moving addresses: neither the store nor enough other nodes answer it.",

@@ -33,6 +33,7 @@ func (l *loop) proposePools(ctx context.Context, w *steering.World, now time.Tim
 		if again > 0 {
 			l.wakeIn(again)
 		}
+		l.observeEvenness(w, id, proposal.Evenness, now)
 		if !l.turn(poolKey(id), ok, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
 			continue
 		}

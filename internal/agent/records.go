@@ -23,6 +23,7 @@ const (
 	keyService     = "service/"     // + dotted id of the subnet + "/" + address
 	keyDrain       = "drain/"       // + LNN
 	keyOutage      = "outage/"      // + LNN
+	keyTrust       = "trust/"       // + LNN
 )
 
 // configRecord is the configuration in force, as its canonical text.
@@ -71,10 +72,19 @@ type outageRecord struct {
 	Since time.Time `json:"since"`
 }
 
+// trustRecord is an operator's word for a node in hold-down: a rebalance that was asked for gave it addresses. It ends the
+// hold-down of that incarnation.
+type trustRecord struct {
+	Incarnation tenure.Incarnation `json:"incarnation"`
+	By          string             `json:"by"` // the node through which it was asked for
+	At          time.Time          `json:"at"`
+}
+
 func memberKey(lnn int) string         { return keyMember + strconv.Itoa(lnn) }
 func incarnationKey(lnn int) string    { return keyIncarnation + strconv.Itoa(lnn) }
 func drainKey(lnn int) string          { return keyDrain + strconv.Itoa(lnn) }
 func outageKey(lnn int) string         { return keyOutage + strconv.Itoa(lnn) }
+func trustKey(lnn int) string          { return keyTrust + strconv.Itoa(lnn) }
 func poolKey(id cluster.PoolID) string { return keyPool + id.String() }
 func serviceKey(k steering.ServiceKey) string {
 	return keyService + k.Subnet.String() + "/" + k.Address.String()

@@ -26,6 +26,7 @@ type replica struct {
 	services       map[steering.ServiceKey]serviceEntry
 	drains         map[int]drainRecord
 	outages        map[int]outageRecord
+	trusts         map[int]trustRecord
 
 	foreign map[string]string // keys that could not be read, and why; kept as they are
 }
@@ -35,6 +36,7 @@ type memberEntry struct {
 	revision int64
 	fitSince time.Time // when it last became ready, by this node's clock
 	upSince  time.Time
+	faults   faultTimes
 }
 
 type goneMember struct {
@@ -42,6 +44,7 @@ type goneMember struct {
 	name        string
 	since       time.Time
 	left        bool // it said that it was shutting down
+	faults      faultTimes
 }
 
 type poolEntry struct {
@@ -58,7 +61,7 @@ func newReplica() *replica {
 	return &replica{
 		members: map[int]memberEntry{}, gone: map[int]goneMember{},
 		pools: map[cluster.PoolID]poolEntry{}, services: map[steering.ServiceKey]serviceEntry{},
-		drains: map[int]drainRecord{}, outages: map[int]outageRecord{}, foreign: map[string]string{},
+		drains: map[int]drainRecord{}, outages: map[int]outageRecord{}, trusts: map[int]trustRecord{}, foreign: map[string]string{},
 	}
 }
 
@@ -106,6 +109,8 @@ func (r *replica) put(entry store.Entry, now time.Time) error {
 		return putByNode(r.drains, entry, keyDrain)
 	case strings.HasPrefix(key, keyOutage):
 		return putByNode(r.outages, entry, keyOutage)
+	case strings.HasPrefix(key, keyTrust):
+		return putByNode(r.trusts, entry, keyTrust)
 	case key == store.ClusterIDKey, strings.HasPrefix(key, keyIncarnation):
 		return nil // the one belongs to the store's guard, the others are only read when a number is drawn
 	}
@@ -156,6 +161,11 @@ func (r *replica) putMember(entry store.Entry, now time.Time) error {
 	if member.record.Ready && (!same || !old.record.Ready) {
 		member.fitSince = now
 	}
+	before := old.faults
+	if !known {
+		before = r.gone[lnn].faults
+	}
+	member.faults = before.next(member.record, now)
 	r.members[lnn] = member
 	delete(r.gone, lnn)
 	return nil
@@ -194,7 +204,7 @@ func (r *replica) delete(key string, now time.Time) {
 	case strings.HasPrefix(key, keyMember):
 		if lnn, err := parseLNN(key, keyMember); err == nil {
 			if old, known := r.members[lnn]; known {
-				r.gone[lnn] = goneMember{old.record.Incarnation, old.record.Name, now, old.record.Leaving}
+				r.gone[lnn] = goneMember{old.record.Incarnation, old.record.Name, now, old.record.Leaving, old.faults}
 			}
 			delete(r.members, lnn)
 		}
@@ -213,6 +223,10 @@ func (r *replica) delete(key string, now time.Time) {
 	case strings.HasPrefix(key, keyOutage):
 		if lnn, err := parseLNN(key, keyOutage); err == nil {
 			delete(r.outages, lnn)
+		}
+	case strings.HasPrefix(key, keyTrust):
+		if lnn, err := parseLNN(key, keyTrust); err == nil {
+			delete(r.trusts, lnn)
 		}
 	}
 }
@@ -235,6 +249,9 @@ func (r *replica) keys() []string {
 	}
 	for lnn := range r.outages {
 		keys = append(keys, outageKey(lnn))
+	}
+	for lnn := range r.trusts {
+		keys = append(keys, trustKey(lnn))
 	}
 	return keys
 }

@@ -19,6 +19,28 @@ type Evenness struct {
 	Operator bool          // that event is an operator's word
 }
 
+// EvennessOf is how even a pool is while nothing must move, for explanations: it also tells of nodes in hold-down and of a return
+// window, which a rebalance by an operator would not wait for.
+func EvennessOf(w *World, id cluster.PoolID, now time.Time) Evenness {
+	p, _, _ := ProposePool(w, id, false, now)
+	if p.Evenness.Moves > 0 || len(p.Moves) > 0 {
+		return p.Evenness
+	}
+	asked, _, _ := ProposePool(w, id, true, now)
+	evenness := Evenness{Moves: len(asked.Moves)}
+	if evenness.Moves == 0 {
+		return Evenness{}
+	}
+	evenness.Reason = "nobody was fit a moment ago: what those who returned do not have as their share waits for the others"
+	evenness.Wait = w.returning(id, w.Candidates(id, now), now).wait
+	for _, lnn := range asked.Trusted {
+		if left := w.HeldDown(lnn, now); evenness.Wait == 0 || left > evenness.Wait {
+			evenness.Reason, evenness.Wait = w.nodeName(lnn)+" came back lately and is in its hold-down", left
+		}
+	}
+	return evenness
+}
+
 // evenOut works out what a rebalance would move, and whether the policy lets it happen now.
 func evenOut(w *World, pool *cluster.Pool, request placement.Request, asked bool, now time.Time) (placement.Result, Evenness) {
 	request.Rebalance = true

@@ -54,7 +54,7 @@ func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Prop
 		}
 		wait = soonest(p.Evenness.Wait, back.wait)
 		for _, m := range w.Config.Members(id) {
-			wait = soonest(wait, w.heldDown(m.LNN, now))
+			wait = soonest(wait, w.HeldDown(m.LNN, now))
 		}
 	}
 	p.Decisions = result.Decisions

@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast/holdfast/internal/placement"
 )
 
-// ReturnWindow is how long nodes that failed together are waited for, from the return of the first one on. Checks come back
-// within an interval and their hold-down of each other when their common cause is mended.
-const ReturnWindow = 5 * time.Second
+// ReturnWindow is how long nodes that failed together are waited for, from the return of the first one on. When a common cause is
+// mended, checks come back within their intervals and the hold-down of the verdict (5 s after a first failure, less for who was
+// quiet longer) of each other.
+const ReturnWindow = 10 * time.Second
 
 // returning is a pool of which nobody was fit and somebody is again, while others may be about to follow.
 //
@@ -112,16 +113,13 @@ func (w *World) backSince(id cluster.PoolID, m cluster.Member) time.Time {
 	return since
 }
 
-// Kept says why an address stays with an owner that is not fit, and for how long; empty when it does not.
-func Kept(w *World, id cluster.PoolID, address netip.Addr, now time.Time) string {
+// Kept says which addresses of a pool stay with an owner that is not fit for now, and why.
+func Kept(w *World, id cluster.PoolID, now time.Time) (kept map[netip.Addr]bool, why string) {
 	pool, _, _, exists := w.Config.Pool(id)
 	if !exists || pool.AllocMethod != cluster.AllocDynamic {
-		return ""
+		return nil, ""
 	}
 	back := w.returning(id, w.Candidates(id, now), now)
-	if !back.kept[address] {
-		return ""
-	}
-	return "its owner is not fit, and nobody was fit a moment ago: those who are again have their share, and the rest waits for the others for another " +
+	return back.kept, "its owner is not fit, and nobody was fit a moment ago: those who are again have their share, and the rest waits for the others for another " +
 		back.wait.Round(100*time.Millisecond).String()
 }

@@ -165,7 +165,7 @@ func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candida
 			Why: w.UnfitFor(id, m), Load: w.Loads[id][m],
 		}
 		candidate.Fit = candidate.Why == ""
-		if left := w.heldDown(m.LNN, now); candidate.Fit && left > 0 {
+		if left := w.HeldDown(m.LNN, now); candidate.Fit && left > 0 {
 			candidate.HoldDown = true
 			candidate.Why = fmt.Sprintf("it came back and must stay fit for another %s", left.Round(100*time.Millisecond))
 		}
@@ -182,8 +182,8 @@ func (w *World) Weight(pool *cluster.Pool, lnn int) int {
 	return max(w.Nodes[lnn].Weight, 1)
 }
 
-// heldDown is how long a node that came back must still stay fit before it is given anything.
-func (w *World) heldDown(lnn int, now time.Time) time.Duration {
+// HeldDown is how long a node that came back must still stay fit before it is given anything.
+func (w *World) HeldDown(lnn int, now time.Time) time.Duration {
 	node := w.Nodes[lnn]
 	if node.HoldDown == 0 || node.FitSince.IsZero() || node.Trusted {
 		return 0
