@@ -14,9 +14,11 @@ import (
 
 func (s *session) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain SUBJECT [TYPE]", Short: "Say why: for a name, an address, a node or a pool", Args: arguments("SUBJECT", "[TYPE]"),
+		Use: "explain SUBJECT [TYPE]", Short: "Say why: for a name, an address, a node, a pool or a subnet", Args: arguments("SUBJECT", "[TYPE]"),
 		Long: `Say why. For a DNS name: the next answer, among whom it is chosen, and who is left out; TYPE is a record type such as
-AAAA. For an address: who holds it, who is next, and why. For a node (name or LNN): what is known of it.`,
+AAAA. For a service name: also who holds its addresses. For an address: who holds it, who is next, and why. For a node (name
+or LNN): what is known of it. For a pool: who is in its answers, whether its addresses are even and what that waits for, and
+who has each. For a subnet: who answers for it, and how its pools stand.`,
 		Example:           "  holdfast explain cluster.company.com\n  holdfast explain 10.0.0.7\n  holdfast explain node3",
 		ValidArgsFunction: s.complete(0, subjects),
 		RunE: func(cmd *cobra.Command, args []string) error {
