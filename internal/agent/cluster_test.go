@@ -227,16 +227,6 @@ func (a asker) Held(_ context.Context, lnn int) interfaces {
 	return interfaces{held: last.held, failed: last.failed}
 }
 
-// service is what a node's checks look at; it answers unless it was told to fail.
-type service struct{ failing atomic.Bool }
-
-func (s *service) Try(context.Context) (string, error) {
-	if s.failing.Load() {
-		return "", errors.New("nfs: connection refused")
-	}
-	return "answered", nil
-}
-
 // fakeNames keeps the view that names would be answered from.
 type fakeNames struct {
 	seen    atomic.Pointer[dns.View]

@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +27,16 @@ func (c *testCluster) pool0With(settings string) {
 		}
 		return c.everybodyServes()
 	})
+}
+
+// service is what a node's checks look at; it answers unless it was told to fail.
+type service struct{ failing atomic.Bool }
+
+func (s *service) Try(context.Context) (string, error) {
+	if s.failing.Load() {
+		return "", errors.New("nfs: connection refused")
+	}
+	return "answered", nil
 }
 
 // problem is what a node's board says of pool0 under a code; empty when it is not there.

@@ -47,18 +47,26 @@ func nextTimes(before map[string]faultTime, faults map[string]string, ready bool
 	return after
 }
 
-// mended are the faults that are over, for the decisions.
+// mended are the faults that are over, for the decisions; nil where there are none.
 func (f faultTimes) mended() (interfaces map[string]steering.Mend, pools map[cluster.PoolID]steering.Mend) {
-	interfaces, pools = map[string]steering.Mend{}, map[cluster.PoolID]steering.Mend{}
 	for name, fault := range f.interfaces {
-		if !fault.mend.At.IsZero() {
-			interfaces[name] = fault.mend
+		if fault.mend.At.IsZero() {
+			continue
 		}
+		if interfaces == nil {
+			interfaces = map[string]steering.Mend{}
+		}
+		interfaces[name] = fault.mend
 	}
 	for name, fault := range f.pools {
-		if id, err := cluster.NewPoolID(name); err == nil && !fault.mend.At.IsZero() {
-			pools[id] = fault.mend
+		id, err := cluster.NewPoolID(name)
+		if err != nil || fault.mend.At.IsZero() {
+			continue
 		}
+		if pools == nil {
+			pools = map[cluster.PoolID]steering.Mend{}
+		}
+		pools[id] = fault.mend
 	}
 	return interfaces, pools
 }

@@ -28,18 +28,19 @@ type returning struct {
 // returning finds out whether a pool returns from a common cause, and what of it stays for now.
 func (w *World) returning(id cluster.PoolID, candidates []placement.Candidate, now time.Time) returning {
 	failing := map[cluster.Member]bool{}
-	receivers := slices.ContainsFunc(candidates, func(c placement.Candidate) bool { return c.Fit && !c.HoldDown })
+	othersThanHeldDown := slices.ContainsFunc(candidates, func(c placement.Candidate) bool { return c.Fit && !c.HoldDown })
 	weights, back := 0, returning{}
 	var takers []placement.Candidate
 	for _, c := range candidates {
 		switch {
 		case c.Fit:
-			left := w.backSince(id, c.Member).Add(ReturnWindow).Sub(now)
-			if left <= 0 {
+			since := w.backSince(id, c.Member)
+			left := since.Add(ReturnWindow).Sub(now)
+			if since.IsZero() || left <= 0 {
 				return returning{} // somebody is fit who did not just return
 			}
 			back.wait = soonest(back.wait, left)
-			if !c.HoldDown || !receivers {
+			if !c.HoldDown || !othersThanHeldDown {
 				takers = append(takers, c)
 			}
 		case w.failing(id, c.Member):
