@@ -141,6 +141,8 @@ func (s *session) diffCommand() *cobra.Command {
 func (s *session) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get [config]", Short: "Print the configuration in force, as a file for apply", Args: arguments("[config]"),
+		Long: `Print the configuration in force, as a file for apply: as YAML, or with --output json as JSON of the same names and values.
+What has its default is left out. 'holdfast status' says which revision is in force.`,
 		ValidArgs: []string{"config"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] != "config" {
@@ -152,10 +154,14 @@ func (s *session) getCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case s.format == formatYAML:
+			case s.format != formatJSON:
 				return s.write(answer.Yaml)
 			}
-			return s.show(answer, func(p *page) { p.out.WriteString(answer.Yaml) })
+			config, err := parseInForce(answer)
+			if err != nil {
+				return err
+			}
+			return s.write(string(cluster.PrintJSON(config)))
 		},
 	}
 }

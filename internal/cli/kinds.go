@@ -20,7 +20,7 @@ func groupnetKind() kind {
 
 func subnetKind() kind {
 	return kind{
-		noun: "subnet", plural: "subnets", argument: "SUBNET", example: "groupnet0.subnet0", object: pb.ModifyRequest_subnet,
+		noun: "subnet", plural: "subnets", argument: "SUBNET", example: "groupnet0.subnet0", object: pb.ModifyRequest_subnet, whole: wholeSubnet,
 		settings: cluster.SubnetSettings(), columns: []string{"cidr", "gateway", "sc-service-name", "sc-service-addrs"},
 		all: func(c *cluster.Config) (out []entry) {
 			for _, id := range c.Subnets() {
@@ -35,7 +35,7 @@ func subnetKind() kind {
 
 func poolKind() kind {
 	return kind{
-		noun: "pool", plural: "pools", argument: "POOL", example: "groupnet0.subnet0.pool0", object: pb.ModifyRequest_pool,
+		noun: "pool", plural: "pools", argument: "POOL", example: "groupnet0.subnet0.pool0", object: pb.ModifyRequest_pool, whole: wholePool,
 		settings: cluster.PoolSettings(),
 		columns:  []string{"ranges", "ifaces", "alloc-method", "sc-connect-policy", "sc-dns-zone"},
 		all: func(c *cluster.Config) (out []entry) {
@@ -51,7 +51,7 @@ func poolKind() kind {
 
 func ruleKind() kind {
 	return kind{
-		noun: "rule", plural: "rules", argument: "RULE", example: "groupnet0.subnet0.pool0.rule0", object: pb.ModifyRequest_rule,
+		noun: "rule", plural: "rules", argument: "RULE", example: "groupnet0.subnet0.pool0.rule0", object: pb.ModifyRequest_rule, whole: wholePart,
 		settings: cluster.RuleSettings(), columns: []string{"interface", "class"},
 		all: func(c *cluster.Config) (out []entry) {
 			for _, id := range c.Pools() {
@@ -68,7 +68,7 @@ func ruleKind() kind {
 
 func checkKind() kind {
 	return kind{
-		noun: "check", plural: "checks", argument: "CHECK", example: "groupnet0.subnet0.pool0.web", object: pb.ModifyRequest_check,
+		noun: "check", plural: "checks", argument: "CHECK", example: "groupnet0.subnet0.pool0.web", object: pb.ModifyRequest_check, whole: wholePart,
 		settings: cluster.CheckSettings(), columns: []string{"kind", "port", "interval-ms", "timeout-ms", "rise", "fall"},
 		all: func(c *cluster.Config) (out []entry) {
 			for _, id := range c.Pools() {

@@ -20,6 +20,7 @@ type kind struct {
 	settings     []cluster.Setting
 	columns      []string // settings that the table of all shows
 	all          func(*cluster.Config) []entry
+	whole        func(*cluster.Config, string) (string, error) // the whole id for a short one; nil: there are no short ones
 }
 
 // entry is one object and its id.
@@ -41,6 +42,10 @@ func (s *session) askConfig(cmd *cobra.Command) (*cluster.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseInForce(answer)
+}
+
+func parseInForce(answer *pb.GetConfigResponse) (*cluster.Config, error) {
 	config, err := cluster.Parse("the configuration in force", []byte(answer.Yaml))
 	if err != nil {
 		return nil, failed("cannot read what the agent has in force; command line and agent are of different versions:\n%s", err)
@@ -95,26 +100,19 @@ func (k kind) ids(config *cluster.Config) []string {
 	return out
 }
 
-// find takes a whole id, or a short one that means the default groupnet.
+// find takes a whole id, or a short one as cluster understands it.
 func (k kind) find(config *cluster.Config, id string) (entry, error) {
-	var short []entry
-	for _, e := range k.all(config) {
-		if e.id == id {
-			return e, nil
-		}
-		if _, rest, ok := strings.Cut(e.id, "."); ok && rest == id {
-			short = append(short, e)
+	whole := id
+	if k.whole != nil {
+		var err error
+		if whole, err = k.whole(config, id); err != nil {
+			return entry{}, failed("%s", err)
 		}
 	}
-	switch {
-	case len(short) == 1 && strings.HasPrefix(short[0].id, cluster.DefaultGroupnet+"."):
-		return short[0], nil
-	case len(short) > 0:
-		ids := make([]string, len(short))
-		for i, e := range short {
-			ids[i] = e.id
+	for _, e := range k.all(config) {
+		if e.id == whole {
+			return e, nil
 		}
-		return entry{}, failed("%q is not clear, write %s", id, strings.Join(ids, " or "))
 	}
 	known := k.ids(config)
 	if len(known) == 0 {
@@ -124,6 +122,27 @@ func (k kind) find(config *cluster.Config, id string) (entry, error) {
 		known = append(known[:10:10], "...")
 	}
 	return entry{}, failed("there is no %s %q; there is %s", k.noun, id, strings.Join(known, ", "))
+}
+
+// wholeSubnet and the next two turn an id as somebody wrote it into the whole one.
+func wholeSubnet(c *cluster.Config, id string) (string, error) {
+	subnet, err := cluster.ParseSubnetID(c, id)
+	return subnet.String(), err
+}
+
+func wholePool(c *cluster.Config, id string) (string, error) {
+	pool, err := cluster.ParsePoolID(c, id)
+	return pool.String(), err
+}
+
+// wholePart is for what belongs to a pool and has a name of its own.
+func wholePart(c *cluster.Config, id string) (string, error) {
+	dot := strings.LastIndexByte(id, '.')
+	if dot < 0 {
+		return id, nil // find says what there is
+	}
+	pool, err := cluster.ParsePoolID(c, id[:dot])
+	return pool.String() + id[dot:], err
 }
 
 func (s *session) viewCommand(k kind) *cobra.Command {

@@ -93,10 +93,10 @@ func (p *page) painted(word string) string {
 	return word
 }
 
-// ago is how long something lasts, as people say it; empty for no time.
+// ago is how long something lasts, as people say it; a dash where nothing is known of it.
 func (p *page) ago(stamp *timestamppb.Timestamp) string {
-	if stamp == nil {
-		return ""
+	if stamp == nil || stamp.AsTime().IsZero() || stamp.AsTime().Unix() == 0 {
+		return "-"
 	}
 	return span(p.now.Sub(stamp.AsTime()))
 }

@@ -76,11 +76,15 @@ func (fs Faults) asError() error {
 	return nil
 }
 
-// capped keeps the first maxFaults faults and says how many more there are. Names from the file that stand in a fault are
+// capped keeps the first maxFaults faults and says how many more there are. Where there is that much to say, warnings give way to
+// what refuses the configuration. Names from the file that stand in a fault are
 // made harmless for terminals here, once.
 func (fs Faults) capped() Faults {
 	for i := range fs {
 		fs[i].Path, fs[i].Message = printable(cut(fs[i].Path)), printable(cut(fs[i].Message))
+	}
+	if errs := fs.Errors(); len(fs) > maxFaults && len(errs) > 0 {
+		fs = errs
 	}
 	if len(fs) <= maxFaults {
 		return fs
@@ -88,7 +92,7 @@ func (fs Faults) capped() Faults {
 	last := Fault{
 		File:    fs[0].File,
 		Message: fmt.Sprintf("and %d more; mend these first", len(fs)-maxFaults),
-		Warning: len(fs[maxFaults:].Errors()) == 0,
+		Warning: len(fs.Errors()) == 0,
 	}
 	return append(slices.Clone(fs[:maxFaults]), last)
 }

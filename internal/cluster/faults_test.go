@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,5 +54,19 @@ func checkGolden(t *testing.T, file, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s differs (-want +got):\n%s", file, diff)
+	}
+}
+
+// However much is worth a warning, what refuses a file is said.
+func TestFaultsDoNotDrownInWarnings(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("cluster: {name: demo}\nnodes:\n")
+	for n := 1; n <= 2*maxFaults; n++ {
+		fmt.Fprintf(&text, "  - {name: node%d, lnn: %d, rack: left, voter: false}\n", n, n)
+	}
+	text.WriteString("groupnets:\n  - {name: groupnet0, subnets: [{name: subnet0, cidr: nonsense}]}\n")
+	_, faults := ParseWithWarnings("many.yaml", []byte(text.String()))
+	if errs := faults.Errors(); len(errs) == 0 || len(errs) > maxFaults || !strings.Contains(errs.Error(), "nonsense") {
+		t.Errorf("said of what is wrong: %v", errs)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// DefaultGroupnet is the groupnet that short ids mean.
+// DefaultGroupnet is the groupnet that short ids mean, whatever other groupnets have. Only where a configuration has no groupnet of
+// that name, a short id means the one object to which it fits, and is refused as ambiguous where it fits several.
 const DefaultGroupnet = "groupnet0"
 
-// ParseSubnetID reads "groupnet0.subnet0", or "subnet0" for a subnet of the default groupnet. The subnet must exist. A
-// short id is refused when another groupnet has a subnet of that name too.
+// ParseSubnetID reads "groupnet0.subnet0", or "subnet0" for a subnet of the default groupnet. The subnet must exist.
 func ParseSubnetID(c *Config, s string) (SubnetID, error) {
 	parts, err := idParts(s, "subnet", "groupnet0.subnet0")
 	if err != nil {
@@ -18,7 +18,7 @@ func ParseSubnetID(c *Config, s string) (SubnetID, error) {
 	}
 	switch len(parts) {
 	case 1:
-		return choose(c.Subnets(), SubnetID{DefaultGroupnet, parts[0]}, s, "subnet",
+		return choose(c, c.Subnets(), SubnetID{DefaultGroupnet, parts[0]}, s, "subnet",
 			func(id SubnetID) (string, string) { return id.Groupnet, id.Subnet })
 	case 2:
 		return exists(c.Subnets(), SubnetID{parts[0], parts[1]}, s, "subnet")
@@ -27,7 +27,7 @@ func ParseSubnetID(c *Config, s string) (SubnetID, error) {
 }
 
 // ParsePoolID reads "groupnet0.subnet0.pool0", or "subnet0.pool0" for a pool of the default groupnet. The pool must
-// exist. A short id is refused when another groupnet has such a pool too.
+// exist. The name of a pool alone is refused: a subnet that is added later must not change what it means.
 func ParsePoolID(c *Config, s string) (PoolID, error) {
 	parts, err := idParts(s, "pool", "groupnet0.subnet0.pool0")
 	if err != nil {
@@ -35,7 +35,7 @@ func ParsePoolID(c *Config, s string) (PoolID, error) {
 	}
 	switch len(parts) {
 	case 2:
-		return choose(c.Pools(), PoolID{DefaultGroupnet, parts[0], parts[1]}, s, "pool",
+		return choose(c, c.Pools(), PoolID{DefaultGroupnet, parts[0], parts[1]}, s, "pool",
 			func(id PoolID) (string, string) { return id.Groupnet, id.Subnet + "." + id.Pool })
 	case 3:
 		return exists(c.Pools(), PoolID{parts[0], parts[1], parts[2]}, s, "pool")
@@ -117,25 +117,29 @@ func exists[ID interface {
 	return none, fmt.Errorf("there is no %s %s%s", noun, id, hint)
 }
 
-// choose finds the id that a short one means: the one in the default groupnet, unless the same name stands in another
-// groupnet too, where a guess could change the wrong tenant.
+// choose finds the id that a short one means.
 func choose[ID interface {
 	comparable
 	fmt.Stringer
-}](ids []ID, id ID, written, noun string, split func(ID) (groupnet, rest string)) (ID, error) {
+}](c *Config, ids []ID, id ID, written, noun string, split func(ID) (groupnet, rest string)) (ID, error) {
 	var none ID
-	var same []string
+	var same []ID
 	_, rest := split(id)
 	for _, other := range ids {
 		if _, otherRest := split(other); otherRest == rest {
-			same = append(same, other.String())
+			same = append(same, other)
 		}
 	}
+	_, hasDefault := c.Groupnet(DefaultGroupnet)
 	switch {
+	case slices.Contains(ids, id):
+		return id, nil
+	case len(same) == 0:
+		return exists(ids, id, written, noun)
+	case hasDefault:
+		return none, fmt.Errorf("there is no %s %s in %s; write %s if you mean that one", noun, rest, DefaultGroupnet, listed(idTexts(same), "or"))
 	case len(same) > 1:
-		return none, fmt.Errorf("%s is ambiguous; write %s", shown(written), listed(same, "or"))
-	case len(same) == 1 && !slices.Contains(ids, id):
-		return none, fmt.Errorf("there is no %s %s in %s; write %s if you mean that one", noun, rest, DefaultGroupnet, same[0])
+		return none, fmt.Errorf("%s is ambiguous: there is no %s, and several other groupnets have it; write %s", shown(written), DefaultGroupnet, listed(idTexts(same), "or"))
 	}
-	return exists(ids, id, written, noun)
+	return same[0], nil
 }

@@ -186,7 +186,7 @@ func TestParseIDs(t *testing.T) {
 		{subnet, "groupnet0.subnet0", "groupnet0.subnet0"},
 		{subnet, "groupnet1.subnet0", "groupnet1.subnet0"},
 		{subnet, "subnet1", "groupnet0.subnet1"},
-		{subnet, "subnet0", `"subnet0" is ambiguous; write groupnet0.subnet0 or groupnet1.subnet0`},
+		{subnet, "subnet0", "groupnet0.subnet0"}, // groupnet1 has one, too
 		{subnet, "subnet2", "there is no subnet subnet2 in groupnet0; write groupnet1.subnet2 if you mean that one"},
 		{subnet, "subnet9", "there is no subnet groupnet0.subnet9; there are groupnet0.subnet0, groupnet0.subnet1, groupnet1.subnet0 and groupnet1.subnet2"},
 		{subnet, "groupnet0.sunbet0", "there is no subnet groupnet0.sunbet0; did you mean groupnet0.subnet0?"},
@@ -196,7 +196,7 @@ func TestParseIDs(t *testing.T) {
 		{pool, "groupnet0.subnet0.pool0", "groupnet0.subnet0.pool0"},
 		{pool, "subnet0.pool0", "groupnet0.subnet0.pool0"},
 		{pool, "subnet1.pool0", "groupnet0.subnet1.pool0"},
-		{pool, "subnet0.pool1", `"subnet0.pool1" is ambiguous; write groupnet0.subnet0.pool1 or groupnet1.subnet0.pool1`},
+		{pool, "subnet0.pool1", "groupnet0.subnet0.pool1"}, // groupnet1 has one, too
 		{pool, "subnet0.pool2", "there is no pool subnet0.pool2 in groupnet0; write groupnet1.subnet0.pool2 if you mean that one"},
 		{pool, "pool0", `"pool0" does not say the subnet; write groupnet0.subnet0.pool0 or groupnet0.subnet1.pool0`},
 		{pool, "groupnet0.subnet0.pool0.x", `"groupnet0.subnet0.pool0.x" is not a pool; write it as groupnet0.subnet0.pool0; did you mean groupnet0.subnet0.pool0?`},
@@ -226,6 +226,35 @@ func TestParseIDs(t *testing.T) {
 		if _, err := NewPoolID(bad); err == nil {
 			t.Errorf("NewPoolID takes %q", bad)
 		}
+	}
+}
+
+// Without a groupnet of the default name a short id means what it fits, and nothing when it fits several.
+func TestShortIDsWithoutTheDefaultGroupnet(t *testing.T) {
+	c, err := Parse("two.yaml", []byte(strings.ReplaceAll(twoTenants, "groupnet0", "groupnet2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"subnet1.pool0": "groupnet2.subnet1.pool0",
+		"subnet0.pool2": "groupnet1.subnet0.pool2",
+		"subnet0.pool1": `"subnet0.pool1" is ambiguous: there is no groupnet0, and several other groupnets have it; write groupnet1.subnet0.pool1 or groupnet2.subnet0.pool1`,
+		"subnet9.pool1": "there is no pool groupnet0.subnet9.pool1; there are groupnet1.subnet0.pool1, groupnet1.subnet0.pool2, groupnet2.subnet0.pool0, groupnet2.subnet0.pool1 and groupnet2.subnet1.pool0",
+	} {
+		id, err := ParsePoolID(c, text)
+		got := id.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %s\nwant %s", text, got, want)
+		}
+	}
+	if id, err := ParseSubnetID(c, "subnet2"); err != nil || id.String() != "groupnet1.subnet2" {
+		t.Error(id, err)
+	}
+	if _, err := ParseSubnetID(c, "subnet0"); err == nil || !strings.Contains(err.Error(), "ambiguous") {
+		t.Errorf("subnet0: %v", err)
 	}
 }
 

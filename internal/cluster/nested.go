@@ -99,7 +99,8 @@ func (s pairs[T, K, V]) check(v *validator, _, at place, t *T) {
 }
 
 func (s pairs[T, K, V]) schema() map[string]any {
-	return map[string]any{"type": "object", "additionalProperties": s.value.schema, "maxProperties": s.most, "description": s.help}
+	return map[string]any{"type": "object", "additionalProperties": s.value.schema, "maxProperties": s.most, "description": s.help,
+		"default": map[string]any{}}
 }
 
 func (s pairs[T, K, V]) edit(t *T, e Edit) error {
@@ -234,7 +235,7 @@ func (s objects[T, U]) check(v *validator, parent, at place, t *T) {
 }
 
 func (s objects[T, U]) schema() map[string]any {
-	return map[string]any{"type": "array", "items": s.table.schema(), "maxItems": s.most, "description": s.help}
+	return map[string]any{"type": "array", "items": s.table.schema(), "maxItems": s.most, "description": s.help, "default": []any{}}
 }
 
 func (s objects[T, U]) edit(*T, Edit) error {

@@ -1,6 +1,11 @@
 package cluster
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // Text that some YAML reader takes for something else is quoted, although ours would not need it.
 func TestPrintedText(t *testing.T) {
@@ -38,4 +43,21 @@ func TestPrintedText(t *testing.T) {
 // The text form of a whole configuration, as `get` shows it and `diff` compares it.
 func TestPrint(t *testing.T) {
 	checkGolden(t, "testdata/example.printed.yaml", string(Print(example())))
+}
+
+// As JSON it has the same names and values in the same order, numbers as numbers.
+func TestPrintJSON(t *testing.T) {
+	text := PrintJSON(example())
+	checkGolden(t, "testdata/example.printed.json", string(text))
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	root, faults := readDocument(Print(example()))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if diff := cmp.Diff(plain(root), value); diff != "" {
+		t.Errorf("YAML and JSON differ (-YAML +JSON):\n%s", diff)
+	}
 }

@@ -26,7 +26,7 @@ func TestDrawnConfigsAreValid(t *testing.T) {
 func TestParsePrintRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawConfig(t)
-		for _, text := range [][]byte{Print(want), PrintAll(want)} {
+		for _, text := range [][]byte{Print(want), PrintAll(want), PrintJSON(want)} {
 			got, err := Parse("printed.yaml", text)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)

@@ -6,16 +6,21 @@ import (
 	"testing"
 )
 
-// The reference configuration is documentation: it is valid, nothing in it is worth a warning, it names every setting,
-// and a remark stands above each the first time.
+// The reference configuration is documentation: it is valid, nothing in it is worth a warning but that some settings have no
+// effect yet, it names every setting, and a remark stands above each the first time.
 func TestReference(t *testing.T) {
 	data, err := os.ReadFile("testdata/reference.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, faults := ParseWithWarnings("reference.yaml", data)
-	if len(faults) > 0 {
-		t.Fatalf("%v", faults)
+	for _, fault := range faults {
+		if !fault.Warning || !strings.HasPrefix(fault.Message, "has no effect yet") {
+			t.Errorf("%v", fault)
+		}
+	}
+	if c == nil {
+		return
 	}
 	again, err := Parse("printed.yaml", Print(c))
 	if err != nil || len(Diff(c, again)) > 0 {

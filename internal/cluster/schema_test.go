@@ -218,3 +218,41 @@ func TestSchemaRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Every setting that may be left out says in the schema what it then is, and that passes the schema itself. What is empty text
+// by default says nothing, as in Print.
+func TestSchemaHasDefaults(t *testing.T) {
+	var walk func(path string, schema map[string]any)
+	lists := 0
+	walk = func(path string, schema map[string]any) {
+		def, given := schema["default"]
+		if given {
+			for _, fault := range schemaFaults(schema, def, path) {
+				t.Errorf("the default does not pass: %s", fault)
+			}
+		}
+		if _, needed := schema["minItems"]; schema["type"] == "array" && !needed {
+			lists++
+			if !given {
+				t.Errorf("%s: a list without a default", path)
+			}
+		}
+		if items, ok := schema["items"].(map[string]any); ok {
+			walk(path+"[]", items)
+		}
+		properties, _ := schema["properties"].(map[string]any)
+		for name, sub := range properties {
+			walk(path+"."+name, sub.(map[string]any))
+		}
+	}
+	schema := schemaValue(t)
+	walk("$", schema)
+	if lists < 15 {
+		t.Errorf("only %d lists were found", lists)
+	}
+	settings := schema["properties"].(map[string]any)["cluster"].(map[string]any)["properties"].(map[string]any)
+	ports := settings["client-ports"].(map[string]any)["default"]
+	if got := fmt.Sprint(ports); got != "[20 21 80 443 445 2049]" {
+		t.Errorf("client-ports are %s by default", got)
+	}
+}

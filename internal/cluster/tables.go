@@ -16,6 +16,14 @@ const (
 	longestWait = 3600_000
 )
 
+// Why some settings are read, checked and kept, and yet change nothing. Whoever sets one is warned.
+const (
+	noRack         = "nothing is chosen by what fails together"
+	noResolver     = "Holdfast does not look names up for its clients"
+	noDefaultRoute = "Holdfast sets no default route; replies leave by the gateway of their own subnet"
+	noInterfaces   = "Holdfast does not configure interfaces; set it up on the node itself"
+)
+
 // text forms that several tables share.
 var (
 	objectName   = text("a name of at most 32 letters, digits, - and _", checkObjectName, `^[0-9A-Za-z_-]{1,32}$`)
@@ -95,7 +103,7 @@ var nodeTable = &table[Node]{"node", []setting[Node]{
 		help: "interfaces that pools and service addresses may use", field: func(n *Node) *[]string { return &n.Interfaces }},
 	scalar[Node, string]{name: "class", form: tag,
 		help: "node class that rules match", field: func(n *Node) *string { return &n.Class }},
-	scalar[Node, string]{name: "rack", form: tag,
+	scalar[Node, string]{name: "rack", form: tag, idle: noRack,
 		help: "what fails together with this node", field: func(n *Node) *string { return &n.Rack }},
 	scalar[Node, int]{name: "weight", def: 1, form: weight,
 		help: "relative capacity", field: func(n *Node) *int { return &n.Weight }},
@@ -110,13 +118,13 @@ var nodeTable = &table[Node]{"node", []setting[Node]{
 var groupnetTable = &table[Groupnet]{"groupnet", []setting[Groupnet]{
 	scalar[Groupnet, string]{name: "name", required: true, fixed: true, form: objectName,
 		help: "the groupnet's name", field: func(g *Groupnet) *string { return &g.Name }},
-	list[Groupnet, netip.Addr]{name: "dns-servers", most: maxDNSServers, form: address,
+	list[Groupnet, netip.Addr]{name: "dns-servers", most: maxDNSServers, form: address, idle: noResolver,
 		help: "the site's DNS servers", field: func(g *Groupnet) *[]netip.Addr { return &g.DNSServers }},
-	list[Groupnet, string]{name: "dns-search", most: maxDNSSearch, form: domain,
+	list[Groupnet, string]{name: "dns-search", most: maxDNSSearch, form: domain, idle: noResolver,
 		help: "search domains", field: func(g *Groupnet) *[]string { return &g.DNSSearch }},
 	scalar[Groupnet, bool]{name: "allow-wildcard-subdomains", def: true, form: boolean,
 		help: "whether names below a zone are answered like the zone", field: func(g *Groupnet) *bool { return &g.AllowWildcardSubdomains }},
-	scalar[Groupnet, bool]{name: "server-side-dns-search", def: true, form: boolean,
+	scalar[Groupnet, bool]{name: "server-side-dns-search", def: true, form: boolean, idle: noResolver,
 		help: "whether the search domains are tried on the server's side", field: func(g *Groupnet) *bool { return &g.ServerSideDNSSearch }},
 	objects[Groupnet, Subnet]{name: "subnets", help: "the groupnet's IP networks", table: subnetTable,
 		field: func(g *Groupnet) *[]Subnet { return &g.Subnets }, nameOf: func(s *Subnet) string { return s.Name }, bare: true, most: MaxSubnets},
@@ -129,11 +137,11 @@ var subnetTable = &table[Subnet]{"subnet", []setting[Subnet]{
 		help: "the network, IPv4 or IPv6", field: func(s *Subnet) *netip.Prefix { return &s.CIDR }},
 	scalar[Subnet, netip.Addr]{name: "gateway", form: address,
 		help: "by which replies leave the subnet", field: func(s *Subnet) *netip.Addr { return &s.Gateway }},
-	scalar[Subnet, int]{name: "gateway-priority", def: 1, form: wholeNumber[int](1, 65535),
+	scalar[Subnet, int]{name: "gateway-priority", def: 1, form: wholeNumber[int](1, 65535), idle: noDefaultRoute,
 		help: "which subnet's gateway is the default route; the lowest wins", field: func(s *Subnet) *int { return &s.GatewayPriority }},
-	scalar[Subnet, int]{name: "mtu", form: wholeNumber[int](576, 65535),
+	scalar[Subnet, int]{name: "mtu", form: wholeNumber[int](576, 65535), idle: noInterfaces,
 		help: "MTU of the subnet's interfaces; 0 leaves them as they are", field: func(s *Subnet) *int { return &s.MTU }},
-	scalar[Subnet, int]{name: "vlan-id", form: wholeNumber[int](1, 4094),
+	scalar[Subnet, int]{name: "vlan-id", form: wholeNumber[int](1, 4094), idle: noInterfaces,
 		help: "VLAN of the subnet; 0 means untagged", field: func(s *Subnet) *int { return &s.VLANID }},
 	scalar[Subnet, string]{name: "sc-service-name", form: domain,
 		help: "DNS name of the service addresses: the name server of the subnet's zones", field: func(s *Subnet) *string { return &s.ServiceName }},

@@ -19,6 +19,7 @@ type validator struct {
 	c        *Config
 	faults   Faults
 	isBroken func(index string) bool
+	idle     map[string]bool // settings of which has been said that they have no effect yet
 	pools    []poolAt
 	subnets  []subnetAt
 }
@@ -62,7 +63,7 @@ func (v *validator) report(f Fault) {
 }
 
 func (v *validator) config(c *Config) {
-	v.c = c
+	v.c, v.idle = c, map[string]bool{}
 	v.collect()
 	configTable.check(v, place{}, c)
 	v.counts()

@@ -101,24 +101,12 @@ func writeSettings(out *strings.Builder, title string, s *schema) {
 			continue
 		}
 		standard := defaultOf(p, slices.Contains(s.Required, name))
-		for _, known := range flagSettings[title] {
-			if known.Name == name && known.Default != "" && standard == "none" {
-				standard = "`" + known.Default + "`" // a list's, which the schema leaves out
-			}
-		}
 		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", name, p.Description, values(p), standard)
 	}
 	out.WriteString("\n")
 	for _, name := range inside {
 		writeSettings(out, title+" / "+name, s.Properties[name])
 	}
-}
-
-// flagSettings are the settings as the commands know them, by the title of their table.
-var flagSettings = map[string][]cluster.Setting{
-	"cluster": cluster.ClusterSettings(), "nodes": cluster.NodeSettings(), "groupnets": cluster.GroupnetSettings(),
-	"groupnets / subnets": cluster.SubnetSettings(), "groupnets / subnets / pools": cluster.PoolSettings(),
-	"groupnets / subnets / pools / checks": cluster.CheckSettings(), "groupnets / subnets / pools / rules": cluster.RuleSettings(),
 }
 
 // rank puts what is needed first, in the order in which the program names it.
@@ -171,6 +159,17 @@ func defaultOf(p *schema, required bool) string {
 			return "none"
 		}
 		return "`" + value + "`"
+	case []any:
+		if len(value) == 0 {
+			return "none"
+		}
+		words := make([]string, len(value))
+		for i, item := range value {
+			words[i] = fmt.Sprint(item)
+		}
+		return "`" + strings.Join(words, ",") + "`"
+	case map[string]any:
+		return "none"
 	default:
 		text, _ := json.Marshal(value)
 		return "`" + string(text) + "`"
