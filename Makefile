@@ -68,6 +68,13 @@ fuzz:
 build:
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
 
+## man: build, and write the manual pages of every command to build/man (man -M build/man holdfast-status)
+.PHONY: man
+man: build
+	@rm -rf build/man
+	@bin/holdfast man build/man/man1
+	@echo "manual pages: man -M build/man holdfast-status"
+
 ## generate: write the generated code anew
 .PHONY: generate
 generate:

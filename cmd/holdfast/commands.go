@@ -12,3 +12,6 @@ import (
 func agentCommand() *cobra.Command { return agent.Command(cmp.Or(version, "development")) }
 
 func labCommand() *cobra.Command { return lab.Command() }
+
+// size is the question of `network pools size` with numbers, for which no agent has to run.
+var size = agent.Size

@@ -32,6 +32,7 @@ func run() int {
 		Environment: os.Getenv,
 		Now:         time.Now,
 		Build:       cli.Build{Version: version, Commit: commit, Date: date},
+		Size:        size,
 		Commands:    []*cobra.Command{agentCommand(), labCommand()},
 	}, os.Args[1:])
 }

@@ -316,32 +316,15 @@ func (s nodeService) suspension(ctx context.Context, pool string, nodes []string
 	if err != nil {
 		return nil, api.NotFound("%v", err)
 	}
-	var lnns []int
-	for _, name := range nodes {
-		node, err := findNode(v.world.Config, name)
-		if err != nil {
-			return nil, err
-		}
-		lnns = append(lnns, node.LNN)
+	lnns, err := findNodes(v.world.Config, nodes)
+	if err != nil {
+		return nil, err
 	}
 	config, err := edit(v.world.Config, id, lnns)
 	if err != nil {
 		return refusal(err, options, v)
 	}
 	return s.change(ctx, v, config, 0, options)
-}
-
-// findNode finds a node by name or by number.
-func findNode(config *cluster.Config, name string) (cluster.Node, error) {
-	if node, ok := config.NodeNamed(name); ok {
-		return node, nil
-	}
-	if lnn, err := strconv.Atoi(name); err == nil {
-		if node, ok := config.Node(lnn); ok {
-			return node, nil
-		}
-	}
-	return cluster.Node{}, api.NotFound("there is no node %q; `holdfast node list` lists them", name)
 }
 
 func (s nodeService) DrainNode(ctx context.Context, r *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error) {

@@ -20,24 +20,28 @@ import (
 const defaultWithinPercent = 10
 
 func (s nodeService) PoolSize(_ context.Context, r *holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error) {
+	if r.Pool == "" {
+		return Size(r)
+	}
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	id, err := cluster.ParsePoolID(v.world.Config, r.Pool)
+	if err != nil {
+		return nil, api.NotFound("%v", err)
+	}
+	nodes := lnnsOf(v.world.Config.Members(id))
+	return Size(&holdfastv1.PoolSizeRequest{
+		Nodes: int32(len(nodes)), Addresses: int32(len(v.world.Config.Addresses(id))), Clients: r.Clients, WithinPercent: r.WithinPercent,
+	})
+}
+
+// Size answers for numbers of nodes and addresses. It is pure: it needs no agent and no cluster.
+func Size(r *holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error) {
 	request := placement.SizeRequest{Nodes: int(r.Nodes), Addresses: int(r.Addresses), Clients: int(r.Clients), WithinPercent: r.WithinPercent}
 	if request.WithinPercent == 0 {
 		request.WithinPercent = defaultWithinPercent
-	}
-	if r.Pool != "" {
-		v, err := s.seen()
-		if err != nil {
-			return nil, err
-		}
-		id, err := cluster.ParsePoolID(v.world.Config, r.Pool)
-		if err != nil {
-			return nil, api.NotFound("%v", err)
-		}
-		nodes := map[int]bool{}
-		for _, m := range v.world.Config.Members(id) {
-			nodes[m.LNN] = true
-		}
-		request.Nodes, request.Addresses = len(nodes), len(v.world.Config.Addresses(id))
 	}
 	if request.Nodes < 1 || request.Nodes > 256 || request.Addresses < 1 || request.Addresses > 4096 {
 		return nil, api.Invalid("name a pool, or 1 to 256 nodes and 1 to 4096 addresses; not %d nodes and %d addresses", request.Nodes, request.Addresses)
@@ -76,13 +80,9 @@ func (s nodeService) PlanDown(_ context.Context, r *holdfastv1.PlanDownRequest) 
 	if err != nil {
 		return nil, err
 	}
-	var down []int
-	for _, name := range r.Nodes {
-		node, err := findNode(v.world.Config, name)
-		if err != nil {
-			return nil, err
-		}
-		down = append(down, node.LNN)
+	down, err := findNodes(v.world.Config, r.Nodes)
+	if err != nil {
+		return nil, err
 	}
 	response := &holdfastv1.PlanDownResponse{AgeMs: s.now().Sub(v.at).Milliseconds()}
 	for _, id := range v.world.Config.Pools() {

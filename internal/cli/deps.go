@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1/holdfastv1connect"
 )
 
@@ -29,6 +30,8 @@ type Deps struct {
 	Now         func() time.Time
 	Dial        func(socket string) Client // nil: the agent behind the Unix socket
 	Build       Build
+	// Size works out how evenly numbers of addresses and nodes carry losses; it needs no agent. nil: the agent does.
+	Size func(*holdfastv1.PoolSizeRequest) (*holdfastv1.PoolSizeResponse, error)
 	// Commands of other packages that become subcommands: agent and lab.
 	Commands []*cobra.Command
 }
@@ -38,9 +41,13 @@ func Run(ctx context.Context, deps Deps, args []string) int {
 	if deps.Dial == nil {
 		deps.Dial = func(socket string) Client { return api.NewLocalClient(socket) }
 	}
-	root := newRoot(deps)
+	s := &session{Deps: deps, format: formatTable}
+	root := s.commandTree()
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
+	if err == nil && s.misuse != nil {
+		command, err = s.askedFor, s.misuse
+	}
 	code := exitCode(err)
 	if err == nil {
 		return code
@@ -59,4 +66,7 @@ type session struct {
 	Deps
 	socket string
 	format format
+
+	misuse   error          // what was wrong with a question for help, which cobra's hook cannot return
+	askedFor *cobra.Command // the nearest command to it that exists
 }

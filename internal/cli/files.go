@@ -169,6 +169,15 @@ What has its default is left out. 'holdfast status' says which revision is in fo
 func (s *session) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON schema of the configuration file, for editors", Args: arguments(),
-		RunE: func(*cobra.Command, []string) error { return s.write(string(cluster.Schema())) },
+		RunE: func(*cobra.Command, []string) error {
+			if s.format != formatYAML {
+				return s.write(string(cluster.Schema()))
+			}
+			tree, err := treeOfJSON(cluster.Schema())
+			if err != nil {
+				return failed("reading the schema: %v", err)
+			}
+			return s.print(tree, nil)
+		},
 	}
 }

@@ -231,6 +231,12 @@ func TestManuals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	everyCommand(func(words []string, cmd *cobra.Command) {
+		name := strings.Join(append([]string{"holdfast"}, words...), "-") + ".1"
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil && (cmd.Runnable() || cmd.HasSubCommands()) && cmd.Name() != "help" {
+			t.Errorf("no page for %s: %v", cmd.CommandPath(), err)
+		}
+	})
 	for _, want := range []string{`.TH "HOLDFAST-NETWORK-POOLS-MODIFY" 1`, `\-\-sc\-connect\-policy`, ".SH EXIT STATUS"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q", want)

@@ -13,7 +13,10 @@ import (
 // manCommand writes manual pages. Our own small writer of man(7) saves two dependencies that cobra's needs.
 func (s *session) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIR", Short: "Write the manual pages of every command to a directory", Hidden: true, Args: arguments("DIR"),
+		Use: "man DIR", Short: "Write the manual pages of every command to a directory", Args: arguments("DIR"),
+		Long: `Write the manual pages of every command to a directory, which is made if it is not there: one page for each, such as
+holdfast-network-pools-modify.1. 'man -l FILE' shows one; to install them, copy them to a directory man1 of the manual path.`,
+		Example: "  holdfast man /usr/local/share/man/man1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return failed("making the directory for manual pages: %v", err)
@@ -39,7 +42,7 @@ func writeManuals(cmd *cobra.Command, dir string) error {
 func shownCommands(cmd *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	for _, sub := range cmd.Commands() {
-		if !sub.Hidden && sub.Name() != "help" && sub.Runnable() {
+		if !sub.Hidden && sub.Name() != "help" && (sub.Runnable() || sub.HasAvailableSubCommands()) {
 			out = append(out, sub)
 		}
 	}

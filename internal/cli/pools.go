@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast/holdfast/internal/api"
 	pb "github.com/holdfast/holdfast/internal/api/holdfastv1"
 )
 
@@ -103,9 +104,16 @@ func (s *session) rebalancePoolCommand() *cobra.Command {
 	})
 }
 
+// nodeWords says how several nodes are written.
+const nodeWords = `Nodes are written by name, by LNN, or as a range of LNNs such as 1-3, which means those of them that there are; several are
+separated by commas or spaces.`
+
 func (s *session) suspendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sc-suspend-nodes POOL NODE...", Short: "Take nodes out of a pool's answers; connections stay",
+		Long: "Take nodes out of a pool's answers; connections stay.\n\n" + nodeWords,
+		Example: "  holdfast network pools sc-suspend-nodes groupnet0.subnet0.pool0 node1,node2\n" +
+			"  holdfast network pools sc-suspend-nodes subnet0.pool0 1-3 7",
 		Args: arguments("POOL", "NODE..."), ValidArgsFunction: s.inOrder(configured(poolIDs), nodeNames),
 	}
 	return s.changing(cmd, "suspending", func(args []string, o *pb.ChangeOptions) (changer, error) {
@@ -118,6 +126,7 @@ func (s *session) suspendCommand() *cobra.Command {
 func (s *session) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sc-resume-nodes POOL NODE...", Short: "Put suspended nodes back into a pool's answers",
+		Long: "Put suspended nodes back into a pool's answers.\n\n" + nodeWords,
 		Args: arguments("POOL", "NODE..."), ValidArgsFunction: s.inOrder(configured(poolIDs), nodeNames),
 	}
 	return s.changing(cmd, "resuming", func(args []string, o *pb.ChangeOptions) (changer, error) {
@@ -157,6 +166,8 @@ func (s *session) sizeCommand() *cobra.Command {
 	request := &pb.PoolSizeRequest{}
 	cmd := &cobra.Command{
 		Use: "size [POOL]", Short: "Say how evenly a number of addresses carries the loss of nodes", Args: arguments("[POOL]"),
+		Long: `Say how evenly a number of addresses carries the loss of nodes: of a pool as it is, or with --nodes and --addresses of numbers,
+for which no agent is needed.`,
 		Example:           "  holdfast network pools size groupnet0.subnet0.pool0 --clients 600\n  holdfast network pools size --nodes 4 --addresses 12 --clients 600",
 		ValidArgsFunction: s.complete(0, configured(poolIDs)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -168,9 +179,7 @@ func (s *session) sizeCommand() *cobra.Command {
 			case len(args) == 1:
 				request.Pool = args[0]
 			}
-			answer, err := ask(s, cmd, "asking the agent", askTimeout, func(ctx context.Context, c Client) (*pb.PoolSizeResponse, error) {
-				return c.PoolSize(ctx, request)
-			})
+			answer, err := s.size(cmd, request)
 			if err != nil {
 				return err
 			}
@@ -183,6 +192,20 @@ func (s *session) sizeCommand() *cobra.Command {
 	f.Int32Var(&request.Clients, "clients", 0, "number of clients, spread over the addresses")
 	f.Float64Var(&request.WithinPercent, "within", 10, "how far over an even share the busiest survivor may be, in per cent")
 	return cmd
+}
+
+// size asks the agent about a pool. Numbers it works out here.
+func (s *session) size(cmd *cobra.Command, request *pb.PoolSizeRequest) (*pb.PoolSizeResponse, error) {
+	if request.Pool == "" && s.Size != nil {
+		answer, err := s.Size(request)
+		if err != nil {
+			return nil, misused("%s", api.Text(err))
+		}
+		return answer, nil
+	}
+	return ask(s, cmd, "asking the agent", askTimeout, func(ctx context.Context, c Client) (*pb.PoolSizeResponse, error) {
+		return c.PoolSize(ctx, request)
+	})
 }
 
 func laySize(p *page, r *pb.PoolSizeResponse) {

@@ -17,7 +17,12 @@ standard error.`
 
 // newRoot builds the whole tree of commands.
 func newRoot(deps Deps) *cobra.Command {
-	s := &session{Deps: deps, format: formatTable}
+	return (&session{Deps: deps, format: formatTable}).commandTree()
+}
+
+// commandTree is newRoot for one command line.
+func (s *session) commandTree() *cobra.Command {
+	deps := s.Deps
 	root := group("holdfast", "Keep clients on a working node", rootText)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetIn(deps.In)
@@ -37,6 +42,7 @@ func newRoot(deps Deps) *cobra.Command {
 		s.versionCommand(), s.manCommand(), exitCodesTopic(),
 	)
 	root.AddCommand(deps.Commands...)
+	s.helpOfItsOwn(root)
 	checkAsUsage(root)
 	root.InitDefaultCompletionCmd()
 	return root
@@ -50,15 +56,19 @@ func group(use, short, long string) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			text := fmt.Sprintf("%s has no subcommand %q", cmd.CommandPath(), args[0])
-			cmd.SuggestionsMinimumDistance = 2
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				text += fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
-			}
-			return misused("%s", text)
+			return noSubcommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+}
+
+func noSubcommand(cmd *cobra.Command, word string) error {
+	text := fmt.Sprintf("%s has no subcommand %q", cmd.CommandPath(), word)
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		text += fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
+	}
+	return misused("%s", text)
 }
 
 // arguments checks the number of arguments by their names: "POOL" must be there, "[NODE]" may, and "NODE..." at least once.

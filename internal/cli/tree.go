@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +28,49 @@ type (
 // It differs from protobuf's own JSON in one thing: 64-bit numbers are numbers, not strings, as people and jq expect. None
 // of ours reaches 2^53.
 func treeOf(message proto.Message) any { return messageTree(message.ProtoReflect()) }
+
+// treeOfJSON turns a JSON document into a tree, in its order; numbers stay as they are written.
+func treeOfJSON(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return jsonTree(d)
+}
+
+func jsonTree(d *json.Decoder) (any, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('{'):
+		out := object{}
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			value, err := jsonTree(d)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, member{fmt.Sprint(name), value})
+		}
+		_, err := d.Token()
+		return out, err
+	case json.Delim('['):
+		out := list{}
+		for d.More() {
+			value, err := jsonTree(d)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, value)
+		}
+		_, err := d.Token()
+		return out, err
+	}
+	return token, nil
+}
 
 func messageTree(m protoreflect.Message) any {
 	if !m.IsValid() {

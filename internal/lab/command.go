@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 )
 
@@ -155,8 +157,8 @@ func statusCommand(at locate) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return printJSON(c.OutOrStdout(), answer.Status)
+			if output != "table" {
+				return printAs(output, c.OutOrStdout(), answer.Status)
 			}
 			return answer.Status.table(c.OutOrStdout())
 		},
@@ -165,21 +167,34 @@ func statusCommand(at locate) *cobra.Command {
 	return command
 }
 
-// outputFlag adds --output, which is table or json.
+// outputFlag adds --output, which is table, json or yaml.
 func outputFlag(command *cobra.Command, output *string) {
-	command.Flags().StringVar(output, "output", "table", "table or json")
+	command.Flags().StringVarP(output, "output", "o", "table", "table, json or yaml")
 	command.PreRunE = func(*cobra.Command, []string) error {
-		if *output != "table" && *output != "json" {
-			return fmt.Errorf("--output %q is neither table nor json", *output)
+		if !slices.Contains([]string{"table", "json", "yaml"}, *output) {
+			return fmt.Errorf("--output %q is neither table nor json nor yaml", *output)
 		}
 		return nil
 	}
 }
 
-func printJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
+// printAs writes a value as json or yaml, with the same names and in the same order.
+func printAs(output string, out io.Writer, value any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	written := text.Bytes()
+	if output == "yaml" {
+		var err error
+		if written, err = yaml.JSONToYAML(written); err != nil {
+			return fmt.Errorf("writing the result as YAML: %w", err)
+		}
+	}
+	_, err := out.Write(written)
+	return err
 }
 
 func gcCommand() *cobra.Command {

@@ -49,12 +49,12 @@ func runCommand() *cobra.Command {
 				return fmt.Errorf("there is no scenario %q; there are %s", arguments[0], strings.Join(names, ", "))
 			}
 			out := newTranscript(c.OutOrStdout())
-			if output == "json" {
+			if output != "table" {
 				out = newTranscript(io.Discard)
 			}
 			result, pass, err := s.run(c.Context(), out, keep)
-			if output == "json" && result != nil {
-				err = errors.Join(err, printJSON(c.OutOrStdout(), result))
+			if output != "table" && result != nil {
+				err = errors.Join(err, printAs(output, c.OutOrStdout(), result))
 			}
 			if err == nil && !pass {
 				err = errNotPassed
