@@ -2393,7 +2393,7 @@ func (x *RebalanceServiceAddressesRequest) GetOptions() *ChangeOptions {
 type SuspendNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Each by name or by LNN.
+	// Names, LNNs and ranges of LNNs such as 1-3; each word one of them, or several with commas between.
 	Nodes         []string       `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Options       *ChangeOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2454,7 +2454,7 @@ func (x *SuspendNodesRequest) GetOptions() *ChangeOptions {
 type ResumeNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Each by name or by LNN.
+	// Names, LNNs and ranges of LNNs such as 1-3; each word one of them, or several with commas between.
 	Nodes         []string       `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Options       *ChangeOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3768,7 +3768,7 @@ func (x *SizeCase) GetOverPercent() float64 {
 
 type PlanDownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each by name or by LNN.
+	// Names, LNNs and ranges of LNNs such as 1-3; each word one of them, or several with commas between.
 	Nodes         []string `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
