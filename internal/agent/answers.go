@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -118,6 +119,7 @@ func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool
 	for _, m := range w.Config.Members(id) {
 		owned := givable(w, id, m)
 		why := steering.NotGiven(w, id, m, len(owned), now)
+		s.loop.since.note(sinceKey{id, m}, inOrOut(why), time.Time{}, now)
 		if n := len(nodes); n > 0 && nodes[n-1].LNN == m.LNN {
 			// A second interface of the same node: one choice, all its addresses.
 			node := &nodes[n-1]
@@ -136,6 +138,14 @@ func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool
 	return nodes
 }
 
+// inOrOut is what the answers of a pool say of a member that is left out for a reason, if any.
+func inOrOut(why string) string {
+	if why == "" {
+		return "in"
+	}
+	return "out"
+}
+
 // givable are the addresses of a pool that a member holds now, sorted: none that is on its way elsewhere.
 func givable(w *steering.World, id cluster.PoolID, m cluster.Member) []netip.Addr {
 	var owned []netip.Addr
@@ -151,18 +161,22 @@ func givable(w *steering.World, id cluster.PoolID, m cluster.Member) []netip.Add
 // loadsPatience is how long a starting node waits for the loads of the others.
 const loadsPatience = 3
 
-// loadsComplete reports whether the load of every node that is up is known, or has had time enough to become known.
-func (s *answers) loadsComplete() bool {
-	config := s.loop.replica.config
-	if config == nil {
-		return false
+// loadsMissing names the nodes that are up and whose load is not known, as long as it is waited for.
+func (s *answers) loadsMissing() []string {
+	left := loadsPatience*s.loop.replica.config.Settings.SampleInterval - time.Since(s.started)
+	if left <= 0 {
+		return nil
 	}
-	for lnn := range s.loop.replica.members {
-		if s.loads.Sampled(lnn) == 0 && time.Since(s.started) < loadsPatience*config.Settings.SampleInterval {
-			return false
+	var missing []string
+	for _, lnn := range slices.Sorted(maps.Keys(s.loop.replica.members)) {
+		if s.loads.Sampled(lnn) == 0 {
+			missing = append(missing, s.loop.nodeName(lnn))
 		}
 	}
-	return true
+	if len(missing) > 0 {
+		s.loop.wakeIn(left) // the end of the patience is no event
+	}
+	return missing
 }
 
 // answered tells the other nodes which nodes were given out, so that any of them can go on where this one is.

@@ -68,7 +68,11 @@ func (s nodeService) Modify(ctx context.Context, r *holdfastv1.ModifyRequest) (*
 	if err != nil {
 		return refusal(err, r.Options, v)
 	}
-	return s.change(ctx, v, config, r.ExpectedRevision, r.Options)
+	result, err := s.change(ctx, v, config, r.ExpectedRevision, r.Options)
+	if result != nil {
+		result.Warnings = faultMessages(warningsOf(v.world.Config, config, r.Edits))
+	}
+	return result, err
 }
 
 // refusal answers with the faults where there are such; any other error is one.

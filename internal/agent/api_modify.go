@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -145,4 +146,20 @@ func modifiedPart(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, id stri
 		func() (*cluster.Config, error) { return part.add(c, pool, name, edits) },
 		func() (*cluster.Config, error) { return part.modify(c, pool, name, edits) },
 		func() (*cluster.Config, error) { return part.remove(c, pool, name) })
+}
+
+// warningsOf are the warnings about a configuration that an edit brought, or that are about a setting that it sets.
+func warningsOf(before, after *cluster.Config, edits []*holdfastv1.Edit) cluster.Faults {
+	old := before.Validate().Warnings()
+	var out cluster.Faults
+	for _, w := range after.Validate().Warnings() {
+		known := slices.ContainsFunc(old, func(o cluster.Fault) bool { return o.Path == w.Path && o.Message == w.Message })
+		edited := slices.ContainsFunc(edits, func(e *holdfastv1.Edit) bool {
+			return e.Op != holdfastv1.Edit_clear && e.Op != holdfastv1.Edit_remove && strings.HasSuffix(w.Path, "."+e.Setting)
+		})
+		if !known || edited {
+			out = append(out, w)
+		}
+	}
+	return out
 }

@@ -1,16 +1,13 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/placement"
@@ -51,7 +48,7 @@ func (s nodeService) Status(ctx context.Context, _ *holdfastv1.StatusRequest) (*
 // serving says why the cluster does not serve as this node sees it; empty when it does.
 func (l *loop) serving(v *view) string {
 	if !v.ready {
-		return "this node has not finished its first full view of the configuration, its checks and the load"
+		return "this node has just started and waits for " + v.waiting
 	}
 	if v.applied.generation != v.generation {
 		return "this node is just putting a change on its interfaces"
@@ -81,9 +78,13 @@ func (s nodeService) nodeStatus(v *view, lnn int) *holdfastv1.NodeStatus {
 		Load: s.nodeLoad(v, lnn),
 	}
 	if entry, present := v.members[lnn]; present {
-		status.ConfigRevision, status.Version, status.Since = entry.record.ConfigRevision, entry.record.Version, stamp(wall(entry.upSince, s.now()))
-	} else if !node.AbsentSince.IsZero() {
-		status.Since = stamp(wall(node.AbsentSince, s.now()))
+		status.ConfigRevision, status.Version = entry.record.ConfigRevision, entry.record.Version
+	}
+	if since, seen := v.since[nodeKey(lnn)]; seen {
+		status.Since = stamp(wall(since.at, s.now()))
+	}
+	if until := heldDownUntil(node, s.now()); state == "up" && !until.IsZero() {
+		status.Why += "; " + heldDownText(node, until, s.now())
 	}
 	if lnn == s.self.LNN && !v.standing.Until.IsZero() {
 		status.LeaseUntil = stamp(wall(v.standing.Until, s.now()))
@@ -99,8 +100,13 @@ func (s nodeService) nodeStatus(v *view, lnn int) *holdfastv1.NodeStatus {
 	return status
 }
 
-// wall turns a reading of the agent's clock into wall-clock time.
-func wall(t, now time.Time) time.Time { return time.Now().Add(t.Sub(now)) }
+// wall turns a reading of the agent's clock into wall-clock time; no time stays none.
+func wall(t, now time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return time.Now().Add(t.Sub(now))
+}
 
 var nodeStates = map[string]holdfastv1.NodeStatus_State{
 	"unknown": holdfastv1.NodeStatus_unknown, "up": holdfastv1.NodeStatus_up, "unfit": holdfastv1.NodeStatus_unfit,
@@ -219,182 +225,6 @@ func serviceAddresses(w *steering.World, id cluster.SubnetID) []*holdfastv1.Serv
 			message.Node, message.Lnn, message.Interface, message.Since = nameOf(w, st.Owner.LNN), int32(st.Owner.LNN), st.Owner.Interface, stamp(st.Since)
 		}
 		out = append(out, message)
-	}
-	return out
-}
-
-func (s nodeService) ListInterfaces(_ context.Context, r *holdfastv1.ListInterfacesRequest) (*holdfastv1.ListInterfacesResponse, error) {
-	v, err := s.seen()
-	if err != nil {
-		return nil, err
-	}
-	only := 0
-	if r.Node != "" {
-		node, err := findNode(v.world.Config, r.Node)
-		if err != nil {
-			return nil, err
-		}
-		only = node.LNN
-	}
-	response := &holdfastv1.ListInterfacesResponse{}
-	for _, a := range listAddresses(v) {
-		if (only == 0 || int(a.Lnn) == only) && within(a.Pool, r.Within) {
-			response.Addresses = append(response.Addresses, a)
-		}
-	}
-	return response, nil
-}
-
-// within reports whether a dotted id lies in another; short ids mean the default groupnet.
-func within(id, outer string) bool {
-	for _, prefix := range []string{outer, "groupnet0." + outer} {
-		if outer == "" || id == prefix || len(id) > len(prefix) && id[:len(prefix)+1] == prefix+"." {
-			return true
-		}
-	}
-	return false
-}
-
-// listAddresses lists every service and pool address, sorted by place and address.
-func listAddresses(v *view) []*holdfastv1.InterfaceAddress {
-	w := v.world
-	var out []*holdfastv1.InterfaceAddress
-	for _, subnet := range w.Config.Subnets() {
-		for _, addr := range w.Config.ServiceAddresses(subnet) {
-			st := w.Services[steering.ServiceKey{Subnet: subnet, Address: addr}]
-			out = append(out, addressMessage(w, addr, st, holdfastv1.InterfaceAddress_service, subnet.String()))
-		}
-	}
-	for _, id := range w.Config.Pools() {
-		pool, _, _, _ := w.Config.Pool(id)
-		kind := holdfastv1.InterfaceAddress_dynamic
-		if pool.AllocMethod == cluster.AllocStatic {
-			kind = holdfastv1.InterfaceAddress_static
-		}
-		for _, addr := range w.Config.Addresses(id) {
-			message := addressMessage(w, addr, w.Pools[id][addr], kind, id.String())
-			_, message.Pinned = pool.Pins[addr]
-			out = append(out, message)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b *holdfastv1.InterfaceAddress) int { return cmp.Compare(a.Kind, b.Kind) * -1 })
-	return out
-}
-
-func addressMessage(w *steering.World, addr netip.Addr, st tenure.Statement, kind holdfastv1.InterfaceAddress_Kind, within string) *holdfastv1.InterfaceAddress {
-	message := &holdfastv1.InterfaceAddress{
-		Address: addr.String(), Kind: kind, Pool: within, Node: nameOf(w, st.Owner.LNN), Lnn: int32(st.Owner.LNN), Interface: st.Owner.Interface,
-		Since: stamp(st.Since), NextNode: nameOf(w, st.Next.LNN), NextInterface: st.Next.Interface, Epoch: int64(st.Epoch), Why: st.Reason,
-	}
-	switch {
-	case st.Owner.IsZero():
-		message.State = holdfastv1.InterfaceAddress_unassigned
-		if message.Why == "" {
-			message.Why = "nobody has been given it"
-		}
-	case w.Over(st.Owner) || w.Silent(st.Owner):
-		message.State = holdfastv1.InterfaceAddress_orphaned
-		message.Why = fmt.Sprintf("its owner %s is not up, and nobody has taken over yet", nameOf(w, st.Owner.LNN))
-	case st.State() == tenure.Moving:
-		message.State = holdfastv1.InterfaceAddress_moving
-		message.Why = fmt.Sprintf("on its way to %s: %s", nameOf(w, st.To.LNN), st.Reason)
-	default:
-		message.State = holdfastv1.InterfaceAddress_held
-	}
-	return message
-}
-
-func (s nodeService) PoolStatus(_ context.Context, r *holdfastv1.PoolStatusRequest) (*holdfastv1.PoolStatusResponse, error) {
-	v, err := s.seen()
-	if err != nil {
-		return nil, err
-	}
-	pools := v.world.Config.Pools()
-	if r.Pool != "" {
-		id, err := cluster.ParsePoolID(v.world.Config, r.Pool)
-		if err != nil {
-			return nil, api.NotFound("%v", err)
-		}
-		pools = []cluster.PoolID{id}
-	}
-	response := &holdfastv1.PoolStatusResponse{}
-	for _, id := range pools {
-		response.Pools = append(response.Pools, s.poolState(v, id))
-	}
-	return response, nil
-}
-
-func (s nodeService) poolState(v *view, id cluster.PoolID) *holdfastv1.PoolState {
-	w := v.world
-	pool, _, _, _ := w.Config.Pool(id)
-	state := &holdfastv1.PoolState{
-		Id: id.String(), Zone: pool.Zone, ZoneAliases: pool.ZoneAliases, AllocMethod: string(pool.AllocMethod),
-		ConnectPolicy: string(pool.ConnectPolicy), FailoverPolicy: string(pool.FailoverPolicy), RebalancePolicy: string(pool.RebalancePolicy),
-		RebalanceNote: s.rebalanceNote(w, id),
-	}
-	for _, m := range w.Config.Members(id) {
-		state.Nodes = append(state.Nodes, s.poolNode(v, id, pool, m))
-	}
-	for _, addr := range w.Config.Addresses(id) {
-		if st := w.Pools[id][addr]; st.Owner.IsZero() || w.Over(st.Owner) {
-			state.Unassigned = append(state.Unassigned, &holdfastv1.PoolAddress{Address: addr.String(), Why: addressMessage(w, addr, st, 0, "").Why})
-		}
-	}
-	return state
-}
-
-// rebalanceNote says what a rebalance would move, and what it waits for.
-func (s nodeService) rebalanceNote(w *steering.World, id cluster.PoolID) string {
-	uneven := unevenText(w, id, steering.EvennessOf(w, id, s.now()))
-	if uneven == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s; `holdfast network pools rebalance-ips %s` does it now", uneven, id)
-}
-
-func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, m cluster.Member) *holdfastv1.PoolNode {
-	w := v.world
-	given := givable(w, id, m)
-	why := steering.NotGiven(w, id, m, len(given), s.now())
-	node := &holdfastv1.PoolNode{
-		Name: nameOf(w, m.LNN), Lnn: int32(m.LNN), Weight: int32(w.Weight(pool, m.LNN)), In: why == "", Why: why,
-		Suspended: slices.Contains(pool.SuspendedNodes, m.LNN), Load: loadMessage(w.Loads[id][m], 0),
-	}
-	if node.In {
-		node.Why = "up, fit and holding addresses"
-	}
-	if entry, present := v.members[m.LNN]; present {
-		node.Since = stamp(wall(entry.fitSince, s.now()))
-	}
-	for _, addr := range w.Config.Addresses(id) {
-		st := w.Pools[id][addr]
-		if st.Owner.Member() != m || w.Over(st.Owner) {
-			continue
-		}
-		message := addressMessage(w, addr, st, 0, "")
-		in := node.In && slices.Contains(given, addr)
-		address := &holdfastv1.PoolAddress{Address: addr.String(), Interface: m.Interface, In: in, Why: message.Why, Since: message.Since}
-		_, address.Pinned = pool.Pins[addr]
-		if load := s.loads.Of(m.LNN, m.Interface, []netip.Addr{addr}, s.now(), w.Config.Settings.SampleInterval); load.Known {
-			address.Connections = int32(load.Connections)
-		}
-		node.Addresses = append(node.Addresses, address)
-	}
-	if m.LNN == s.self.LNN {
-		node.Checks = s.checkStates(id)
-	}
-	return node
-}
-
-// checkStates are the verdicts of this node's own checks for a pool.
-func (s nodeService) checkStates(id cluster.PoolID) []*holdfastv1.CheckState {
-	var out []*holdfastv1.CheckState
-	status := s.checks.Status()
-	for _, key := range slices.Sorted(maps.Keys(status)) {
-		if name, belongs := strings.CutPrefix(key, id.String()+"/"); belongs {
-			v := status[key]
-			out = append(out, &holdfastv1.CheckState{Name: name, Verdict: v.State.String(), Since: stamp(v.Since), Evidence: v.Evidence})
-		}
 	}
 	return out
 }

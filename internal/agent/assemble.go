@@ -31,7 +31,7 @@ import (
 func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.edges = e
 	a.loads = load.NewBoard(a.registry)
-	a.checks = verdict.NewRunner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
+	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
 		moveFrom: map[netip.Addr]moveEnds{}, reported: map[int]string{},
@@ -332,6 +332,7 @@ func (a *Agent) leave() {
 	a.event("node.leaving", a.self.Name, "the agent stops: what it holds is handed over", nil)
 	a.leaving.Store(true)
 	a.loop.note()
+	defer a.noteOutage()
 	deadline := time.Now().Add(leaveLimit)
 	for time.Now().Before(deadline) && a.ctx.Err() == nil {
 		if v := a.view.Load(); v == nil || !v.holdsMoving() || !v.othersFitBut(a.self.LNN) {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/linux/link"
@@ -46,6 +47,9 @@ type testCluster struct {
 	nodes  map[int]*testNode
 	net    sync.Mutex
 	cut    map[[2]int]bool // pairs that cannot reach each other
+
+	sick map[string]error // "LNN/CHECK": what that node's check says; nil: it passes
+	mute map[string]bool  // those that never answer in time
 }
 
 // sever cuts or mends the way between two nodes, for both directions.
@@ -134,7 +138,7 @@ func (c *testCluster) start(lnn int) {
 		self: node, board: &problem.Board{}, registry: prometheus.NewRegistry(), events: newEventLog(), peers: &peers{self: node, connect: func(cluster.Node) (*api.PeerClient, error) { return nil, errCut }},
 	}
 	e := edges{
-		kernel: n.kernel, announcer: n.link, asks: asker{c, lnn}, confirms: asker{c, lnn}, held: asker{c, lnn},
+		kernel: n.kernel, announcer: n.link, asks: asker{c, lnn}, confirms: asker{c, lnn}, held: asker{c, lnn}, checks: asker{c, lnn}, runner: c.runner(lnn),
 		names:   func(func([]dns.Answered)) names { return n.names },
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
@@ -225,6 +229,14 @@ func (a asker) Held(_ context.Context, lnn int) interfaces {
 	}
 	last := agent.applier.Last()
 	return interfaces{held: last.held, failed: last.failed}
+}
+
+func (a asker) Checks(_ context.Context, lnn int, pool string) ([]*holdfastv1.PoolCheck, error) {
+	agent, err := a.reach(lnn)
+	if err != nil {
+		return nil, err
+	}
+	return agent.ownChecks(pool), nil
 }
 
 // fakeNames keeps the view that names would be answered from.

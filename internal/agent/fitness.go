@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,22 +134,56 @@ func (l *loop) checkAddress(w *steering.World, id cluster.PoolID) netip.Addr {
 // load to speak of. It is so for good: what is configured or joins later does not make a working node unready.
 func (l *loop) ready() bool {
 	if !l.wasReady {
-		_, linksKnown := l.links.get()
-		l.wasReady = l.replica.synced && l.replica.config != nil && linksKnown && l.checks.Ready() && l.answers.loadsComplete()
+		l.wasReady = l.waiting() == ""
 	}
 	return l.wasReady
 }
 
+// waiting says what this node waits for before it is ready; empty when it is.
+func (l *loop) waiting() string {
+	if l.wasReady {
+		return ""
+	}
+	if !l.replica.synced || l.replica.config == nil {
+		return "its first copy of the store"
+	}
+	if _, known := l.links.get(); !known {
+		return "the state of its interfaces"
+	}
+	if !l.checks.Ready() {
+		return "the first result of " + pendingChecks(l.checks.Status())
+	}
+	if missing := l.answers.loadsMissing(); len(missing) > 0 {
+		return "the load of " + strings.Join(firstTexts(missing), ", ")
+	}
+	return ""
+}
+
+// pendingChecks names the checks that have had no result yet.
+func pendingChecks(status map[string]verdict.Verdict) string {
+	var pending []string
+	for _, id := range slices.Sorted(maps.Keys(status)) {
+		if status[id].Pending() {
+			pending = append(pending, "the check "+id)
+		}
+	}
+	if len(pending) == 0 {
+		return "its checks" // they have not been set yet
+	}
+	return strings.Join(firstTexts(pending), ", ")
+}
+
 // ownReport is what this node says of itself.
-func (l *loop) ownReport(now time.Time) memberRecord {
+func (l *loop) ownReport() memberRecord {
 	faults, _ := l.links.get()
 	l.historyMu.Lock()
 	past := l.history
 	l.historyMu.Unlock()
 	report := memberRecord{
 		Name: l.self.Name, Version: l.options.Version, Ready: l.ready(), Leaving: l.leaving.Load(),
-		Faults: faults, PoolFaults: l.poolFaults(now), OutageMS: past.outage.Milliseconds(),
+		Faults: faults, PoolFaults: l.poolFaults(), OutageMS: past.outage.Milliseconds(),
 		HoldDownMS: past.holdDown.Milliseconds(), LeaseMS: l.tenancy.Span().lease().Milliseconds(),
+		Waiting: l.waiting(), StateSinceMS: l.ownStateSince(),
 	}
 	if l.applier.Last().generation == l.generation {
 		report.ConfigRevision = l.replica.configRevision
@@ -157,22 +193,43 @@ func (l *loop) ownReport(now time.Time) memberRecord {
 	return report
 }
 
-// poolFaults says for each pool whose checks fail here what is wrong.
-func (l *loop) poolFaults(time.Time) map[string]string {
-	faults := map[string]string{}
-	for id, v := range l.checks.Status() {
-		pool := id
-		for i := range id {
-			if id[i] == '/' {
-				pool = id[:i]
-				break
-			}
-		}
-		if v.State != verdict.Up && !v.Pending() {
-			faults[pool] = v.Evidence
+// poolFaults says for each pool whose checks fail here what is wrong. The text stays the same while nothing changes, since it is
+// written to the store.
+func (l *loop) poolFaults() map[string]string {
+	failing := map[string][]string{}
+	status := l.checks.Status()
+	for _, id := range slices.Sorted(maps.Keys(status)) {
+		if v := status[id]; v.State != verdict.Up && !v.Pending() {
+			pool, name, _ := strings.Cut(id, "/")
+			failing[pool] = append(failing[pool], whyFailing(name, v))
 		}
 	}
+	faults := map[string]string{}
+	for pool, texts := range failing {
+		faults[pool] = strings.Join(firstTexts(texts), "; ")
+	}
 	return faults
+}
+
+// whyFailing says why a check keeps this node out of a pool. The last result alone does not when it was good: the node may still
+// be held down, or have passed too few times.
+func whyFailing(name string, v verdict.Verdict) string {
+	switch {
+	case !v.HeldUntil.IsZero():
+		return fmt.Sprintf("check %s passes again; held down for %s after failing %s, until %s", name, v.HoldDown, times(v.Flaps), clockText(v.HeldUntil))
+	case v.State == verdict.Down && v.Passed:
+		return fmt.Sprintf("check %s passes again, but not yet often enough in a row", name)
+	case v.State == verdict.Unknown:
+		return fmt.Sprintf("check %s: %s", name, v.Reason)
+	}
+	return fmt.Sprintf("check %s fails: %s", name, v.Evidence)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
 }
 
 // routes are the routes by which replies leave: for each subnet, by each interface of this node in it. A subnet without a

@@ -50,6 +50,23 @@ func (a *Agent) draw(ctx context.Context) (tenure.Incarnation, error) {
 	}
 }
 
+// noteOutageLimit bounds what a stopping agent waits for the store to take note.
+const noteOutageLimit = 500 * time.Millisecond
+
+// noteOutage says since when this node is away when it goes in an orderly way; of a node that dies the others say it. Without the note it
+// would come back as if it had never been away, and be given out at once whatever sc-auto-unsuspend-delay says.
+func (a *Agent) noteOutage() {
+	op, err := store.PutOp(outageKey(a.self.LNN), outageRecord{Since: time.Now()}, 0)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(a.ctx, noteOutageLimit)
+		defer cancel()
+		_, err = a.store.Commit(ctx, store.Txn{Then: []store.Op{op}})
+	}
+	if err != nil {
+		a.log.Warn("could not note since when this node is away; on its return it counts as never having been", "error", err)
+	}
+}
+
 // startOf is when the start that draws now began. A number that was drawn and came to nothing, because the store did not answer, is
 // not a start of its own: otherwise a node would be taken for one that flaps. Only the tenancy calls it.
 func (a *Agent) startOf(now time.Time) time.Time {

@@ -44,6 +44,11 @@ type loop struct {
 	wakeAt       time.Time
 	moveFrom     map[netip.Addr]moveEnds
 	reported     map[int]string // what was last said of each node, for the events
+	since        sinces         // since when nodes and members are what they are
+	ownSince     struct {       // since when this node is what it is, by both clocks
+		at time.Time
+		ms int64
+	}
 }
 
 // note says that something changed; it never blocks.
@@ -138,6 +143,7 @@ func (l *loop) configChanged() {
 	l.tower.SetOthers(others)
 	l.peers.SetNodes(config.Nodes)
 	l.keepConfig(config)
+	l.since.forget(config)
 	l.event("config.applied", "cluster", fmt.Sprintf("configuration of revision %d is in effect", l.replica.configRevision), nil)
 }
 
@@ -204,7 +210,7 @@ func (l *loop) evaluate(ctx context.Context) {
 		l.checksOf = w.Config
 		l.checks.Set(l.checkTargets(w))
 	}
-	l.tenancy.Publish(l.ownReport(now))
+	l.tenancy.Publish(l.ownReport())
 	l.answers.SetView(w, now)
 	l.publish(w, standing, incarnation, last, now)
 }
@@ -227,10 +233,21 @@ func (l *loop) world(now time.Time) *steering.World {
 		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, l.tower.Down(lnn), gone.left
 		w.Nodes[lnn] = node
 	}
+	l.unseenOutages(w)
 	l.unseenOwners(w)
 	l.addLoads(w, now)
 	w.Settling = l.settling(w, now)
 	return w
+}
+
+// unseenOutages finds nodes that this agent has never seen, and of which the store says since when they are away.
+func (l *loop) unseenOutages(w *steering.World) {
+	for lnn, outage := range l.replica.outages {
+		if node, configured := w.Nodes[lnn]; configured && !node.Present && node.AbsentSince.IsZero() {
+			node.AbsentSince = l.now().Add(-time.Since(outage.Since))
+			w.Nodes[lnn] = node
+		}
+	}
 }
 
 // unseenOwners finds owners on record whose node this agent has never seen: it was down before this agent started, so nobody
@@ -271,6 +288,7 @@ func (l *loop) unseenOwners(w *steering.World) {
 func (l *loop) presentNode(node steering.Node, lnn int, entry memberEntry) steering.Node {
 	r := entry.record
 	node.LNN, node.Name, node.Present, node.Incarnation, node.Ready, node.Leaving = lnn, r.Name, true, r.Incarnation, r.Ready, r.Leaving
+	node.Waiting = r.Waiting
 	node.Over = r.Incarnation - 1 // what was found Down and yet came back under a lease is judged by that lease
 	node.Faults, node.PoolFaults = r.Faults, map[cluster.PoolID]string{}
 	node.FitSince, node.Outage, node.HoldDown = entry.fitSince, time.Duration(r.OutageMS)*time.Millisecond, time.Duration(r.HoldDownMS)*time.Millisecond

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
@@ -58,9 +59,11 @@ func (l *loop) memberName(m cluster.Member) string {
 func (l *loop) observeNodes(w *steering.World, now time.Time) {
 	for lnn, node := range w.Nodes {
 		state, why := nodeState(w, node)
-		said := state + ": " + why
-		if state == "up" {
-			said = state
+		l.since.note(nodeKey(lnn), state, l.stateKnownSince(lnn, state, w), now)
+		impaired := state == "up" && why != allWell // it is left out of some of its pools
+		said := state
+		if state != "up" || impaired {
+			said += ": " + why
 		}
 		if old, known := l.reported[lnn]; !known || old != said {
 			if known || state == "down" || state == "draining" {
@@ -69,12 +72,16 @@ func (l *loop) observeNodes(w *steering.World, now time.Time) {
 			l.reported[lnn] = said
 		}
 		l.board.Is(state == "down", problemNodeDown, l.nodeName(lnn), why, now)
-		l.board.Is(state == "unfit", problemNodeUnfit, l.nodeName(lnn), why, now)
+		l.board.Is(state == "unfit" || impaired, problemNodeUnfit, l.nodeName(lnn), why, now)
 		l.board.Is(state == "draining", problemNodeDraining, l.nodeName(lnn), why, now)
 	}
 	for id, record := range w.Pools {
 		var orphans []netip.Addr
+		pool, _, _, configured := w.Config.Pool(id)
 		for addr, st := range record {
+			if configured && pool.AllocMethod == cluster.AllocStatic && !st.Owner.IsZero() {
+				continue // it goes and comes with its node, about which there is a problem of its own
+			}
 			if st.Owner.IsZero() || w.Over(st.Owner) || w.Silent(st.Owner) {
 				orphans = append(orphans, addr)
 			}
@@ -92,14 +99,15 @@ func firstFew(addrs []netip.Addr) string {
 	return fmt.Sprint(addrs)
 }
 
-// nodeState is the one word for a node, and why.
+// allWell is why a node is up of which nothing bad is known.
+const allWell = "its lease in the store is live and its checks pass"
+
+// nodeState is the one word for a node, and why. A node is unfit when no pool may give it anything; one that is left out of some of
+// its pools alone is up, and the reason says so.
 func nodeState(w *steering.World, node steering.Node) (state, why string) {
-	member := cluster.Member{LNN: node.LNN}
-	if configured, ok := w.Config.Node(node.LNN); ok && len(configured.Interfaces) > 0 {
-		member.Interface = configured.Interfaces[0]
-	}
-	why = w.Unfit(member)
 	switch {
+	case node.Incarnation == 0 && !node.Present && !node.AbsentSince.IsZero():
+		return "down", "it was away already when this agent started; what it held is with others"
 	case node.Incarnation == 0 && !node.Present:
 		return "unknown", "it has never been heard"
 	case !node.Present && node.Left:
@@ -109,16 +117,54 @@ func nodeState(w *steering.World, node steering.Node) (state, why string) {
 	case !node.Present:
 		return "unknown", "its lease in the store is gone; the other nodes are being asked"
 	case node.Draining:
-		return "draining", why
-	case why != "":
-		return "unfit", why
+		return "draining", w.Unfit(cluster.Member{LNN: node.LNN})
+	case node.Leaving || !node.Ready:
+		return "unfit", w.Unfit(cluster.Member{LNN: node.LNN})
+	case len(node.Faults)+len(node.PoolFaults) == 0:
+		return "up", allWell
 	}
+	return fitness(w, node)
+}
+
+// fitness is the state of a node with faults of its own, by what they mean for its pools.
+func fitness(w *steering.World, node steering.Node) (state, why string) {
+	var out []string
+	in := false
 	for _, id := range w.Config.Pools() {
-		if why := node.PoolFaults[id]; why != "" {
-			return "unfit", fmt.Sprintf("for %s: %s", id, why)
+		for _, m := range w.Config.Members(id) {
+			if m.LNN != node.LNN {
+				continue
+			}
+			if why := w.UnfitFor(id, m); why != "" {
+				out = append(out, fmt.Sprintf("for %s: %s", id, why))
+			} else {
+				in = true
+			}
 		}
 	}
-	return "up", "its lease in the store is live and its checks pass"
+	configured, _ := w.Config.Node(node.LNN)
+	switch {
+	case len(out) > 0 && in:
+		return "up", "its lease in the store is live, but it is left out " + strings.Join(firstTexts(out), "; ")
+	case len(out) > 0:
+		return "unfit", strings.Join(firstTexts(out), "; ")
+	case !in: // a member of no pool may still host service addresses
+		for _, name := range configured.Interfaces {
+			if why := node.Faults[name]; why != "" {
+				return "unfit", why
+			}
+		}
+	}
+	return "up", allWell
+}
+
+// firstTexts keeps a line for people short.
+func firstTexts(texts []string) []string {
+	const most = 3
+	if len(texts) <= most {
+		return texts
+	}
+	return append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", len(texts)-most))
 }
 
 func (l *loop) nodeName(lnn int) string {

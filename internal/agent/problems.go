@@ -10,7 +10,7 @@ var (
 	})
 	problemNodeUnfit = problem.Define(problem.Kind{
 		Code: "node.unfit", Severity: problem.Warning,
-		Meaning: "A node runs, but is given nothing because a check of its own fails.",
+		Meaning: "A node runs, but is given nothing, or nothing of the pools that the detail names, because a check of its own fails.",
 		Remedy:  "Mend what the detail names; the node is used again by itself after its hold-down.",
 	})
 	problemNodeDraining = problem.Define(problem.Kind{

@@ -51,7 +51,9 @@ type memberRecord struct {
 	PoolFaults     map[string]string  `json:"pool_faults,omitempty"` // dotted id to what is wrong
 	OutageMS       int64              `json:"outage_ms,omitempty"`
 	HoldDownMS     int64              `json:"hold_down_ms,omitempty"`
-	LeaseMS        int64              `json:"lease_ms"` // how long its lease lasts
+	LeaseMS        int64              `json:"lease_ms"`                 // how long its lease lasts
+	Waiting        string             `json:"waiting,omitempty"`        // what it waits for before it is ready
+	StateSinceMS   int64              `json:"state_since_ms,omitempty"` // since when it is what it is, by its wall clock in Unix milliseconds; 0: it does not know
 }
 
 // equal reports whether two reports say the same.
@@ -67,7 +69,8 @@ type drainRecord struct {
 	At time.Time `json:"at"`
 }
 
-// outageRecord says since when a node's addresses are with others; written with the takeover.
+// outageRecord says since when a node's addresses are with others: written with the takeover, or by the node itself when it stops in an
+// orderly way. It goes when the node draws its next incarnation.
 type outageRecord struct {
 	Since time.Time `json:"since"`
 }

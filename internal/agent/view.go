@@ -18,6 +18,8 @@ type view struct {
 	poolRevisions    map[cluster.PoolID]int64
 	serviceRevisions map[steering.ServiceKey]int64
 	ready            bool
+	waiting          string // for what, while it is not ready
+	since            map[sinceKey]sinceEntry
 	standing         tenure.Standing
 	incarnation      tenure.Incarnation
 	applied          applied
@@ -40,7 +42,7 @@ func (l *loop) publish(w *steering.World, standing tenure.Standing, incarnation 
 		serviceRevisions[key] = entry.revision
 	}
 	l.view.Store(&view{
-		poolRevisions: poolRevisions, serviceRevisions: serviceRevisions, ready: l.ready(),
+		poolRevisions: poolRevisions, serviceRevisions: serviceRevisions, ready: l.ready(), waiting: l.waiting(), since: l.since.snapshot(),
 		world: w, configRevision: l.replica.configRevision, storeRevision: l.replica.revision, members: members,
 		standing: standing, incarnation: incarnation, applied: last, generation: l.generation, at: now,
 	})

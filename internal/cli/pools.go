@@ -69,11 +69,11 @@ func layPoolState(p *page, pool *pb.PoolState) {
 	rows = nil
 	for _, n := range pool.Nodes {
 		for _, c := range n.Checks {
-			rows = append(rows, []string{c.Name, n.Name, c.Verdict, p.ago(c.Since), c.Evidence})
+			rows = append(rows, []string{c.Name, n.Name, c.Verdict, p.ago(c.Since), c.Evidence, c.Reason})
 		}
 	}
 	if len(rows) > 0 {
-		p.table([]string{"CHECK", "NODE", "VERDICT", "SINCE", "EVIDENCE"}, rows)
+		p.table([]string{"CHECK", "NODE", "VERDICT", "SINCE", "EVIDENCE", "WHY"}, rows)
 	}
 }
 

@@ -29,6 +29,7 @@ type Node struct {
 	Incarnation tenure.Incarnation // of the member record; the last one seen when the node is not present
 	Over        tenure.Incarnation // every incarnation up to this one is known to be over
 	Ready       bool               // its first full round of checks is done and it knows the configuration
+	Waiting     string             // what it waits for while it is not ready, by its own word
 	Draining    bool               // an operator asked it to give everything away
 	Leaving     bool               // its agent is shutting down
 	Left        bool               // its agent was stopped in an orderly way
@@ -133,8 +134,10 @@ func (w *World) Unfit(m cluster.Member) string {
 		return "it is shutting down"
 	case node.Draining:
 		return "it is being drained"
+	case !node.Ready && node.Waiting != "":
+		return "its agent has just started and waits for " + node.Waiting
 	case !node.Ready:
-		return "it has not finished its first round of checks"
+		return "its agent has just started"
 	}
 	return node.Faults[m.Interface]
 }
@@ -226,10 +229,32 @@ func NotGiven(w *World, id cluster.PoolID, m cluster.Member, holding int, now ti
 	if holding == 0 {
 		return "it holds no address of this pool"
 	}
-	if node := w.Nodes[m.LNN]; pool.AutoUnsuspendDelay > 0 && node.Outage > 0 {
-		if left := node.FitSince.Add(pool.AutoUnsuspendDelay).Sub(now); left > 0 {
-			return fmt.Sprintf("it came back and is withheld for another %s (sc-auto-unsuspend-delay)", left.Round(time.Second))
-		}
+	if left := w.withheld(pool, m.LNN, now); left > 0 && w.anotherGiven(id, pool, m.LNN, now) {
+		return fmt.Sprintf("it came back and is withheld for another %s (sc-auto-unsuspend-delay)", left.Round(time.Second))
 	}
 	return ""
+}
+
+// withheld is how long a node that was away must still wait before the pool's name is answered with it.
+func (w *World) withheld(pool *cluster.Pool, lnn int, now time.Time) time.Duration {
+	node := w.Nodes[lnn]
+	if pool.AutoUnsuspendDelay == 0 || node.Outage == 0 {
+		return 0
+	}
+	return max(node.FitSince.Add(pool.AutoUnsuspendDelay).Sub(now), 0)
+}
+
+// anotherGiven reports whether another node than one that is withheld can be given. The delay spares a node that is warming up; it must not
+// take the name away, as it would when all nodes were started anew.
+func (w *World) anotherGiven(id cluster.PoolID, pool *cluster.Pool, but int, now time.Time) bool {
+	for _, st := range w.Pools[id] {
+		m := st.Owner.Member()
+		if m.LNN == but || st.State() != tenure.Held || w.Over(st.Owner) || w.withheld(pool, m.LNN, now) > 0 || w.UnfitFor(id, m) != "" {
+			continue
+		}
+		if _, suspended := slices.BinarySearch(pool.SuspendedNodes, m.LNN); !suspended {
+			return true
+		}
+	}
+	return false
 }

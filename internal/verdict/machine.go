@@ -134,7 +134,8 @@ func (m *Machine) Step(event Event, now time.Time) (Verdict, bool) {
 		m.follow(Event{Kind: Tick}, now) // the result ends a hole that no tick has noticed
 	}
 	m.follow(event, now)
-	m.verdict.Flaps = m.flaps
+	m.verdict.Flaps, m.verdict.Passed = m.flaps, m.good > 0
+	m.verdict.HoldDown, m.verdict.HeldUntil = m.holding(now)
 	return m.verdict, m.verdict.State != before
 }
 
@@ -271,6 +272,15 @@ func (m *Machine) heldDown(now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("good again, held down for another %s (%s after %d flaps)", seconds(left), seconds(hold), m.flaps)
+}
+
+// holding is the hold-down that alone keeps the target back now, and when it ends.
+func (m *Machine) holding(now time.Time) (time.Duration, time.Time) {
+	hold := m.rules.Damping.HoldDown(m.flaps)
+	if m.verdict.State == Up || m.decided != Down || m.good < m.rules.Rise || now.Sub(m.goodSince) >= hold {
+		return 0, time.Time{}
+	}
+	return hold, m.goodSince.Add(hold)
 }
 
 // heldDownBefore goes on with the hold-down of a target that was Down when its evidence ran out. One that was Up has

@@ -109,6 +109,29 @@ func TestStatusSaysWhy(t *testing.T) {
 	}
 }
 
+// TestVerdictSaysUntilWhenItHolds: while the results are good and nothing but the hold-down keeps a target back, the verdict says so.
+func TestVerdictSaysUntilWhenItHolds(t *testing.T) {
+	m := NewMachine(usual)
+	for i, tc := range []struct {
+		letter string
+		passed bool
+		until  int // seconds after the start; 0: it is not held down
+	}{
+		{"g", true, 0}, {"b", false, 0}, {"b", false, 0}, {"b", false, 0}, {"g", true, 0}, {"g", true, 9}, {"g", true, 9}, {"b", false, 0},
+		{"g", true, 0}, {"g", true, 13}, {".", true, 13}, {"g", true, 13}, {"g", true, 13}, {"g", true, 0}, {"g", true, 0},
+	} {
+		play(m, start.Add(time.Duration(i)*time.Second), tc.letter)
+		var want time.Time
+		if tc.until > 0 {
+			want = start.Add(time.Duration(tc.until) * time.Second)
+		}
+		v := m.Verdict()
+		if v.Passed != tc.passed || !v.HeldUntil.Equal(want) || (v.HoldDown > 0) != (tc.until > 0) {
+			t.Errorf("at second %d: %+v; want passed %v, held until %v", i, v, tc.passed, want)
+		}
+	}
+}
+
 // TestReport6Flapping is keepalived #296, #1515, #1652, #1893 (flapping) and #2379 (the opposite trap: with weights and
 // nopreempt the address stayed although the check went on failing).
 // https://github.com/acassen/keepalived/issues/2379

@@ -51,6 +51,10 @@ type Verdict struct {
 	Reason   string    // why State was entered, or why it stays although the last result says otherwise
 	At       time.Time // when Evidence came; zero: there never was any
 	Flaps    int       // ways from Up to Down that are not yet forgiven
+
+	Passed    bool          // whether the last result was good
+	HoldDown  time.Duration // how long the target must have been good before it returns, when nothing else keeps it back; otherwise zero
+	HeldUntil time.Time     // when that is over if it stays good; zero without a hold-down
 }
 
 // Pending reports whether the target has never had a result. A pending verdict says nothing against its target.

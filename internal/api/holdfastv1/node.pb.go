@@ -3201,12 +3201,15 @@ type PoolNode struct {
 	// Whether the pool's name may be answered with this node.
 	In bool `protobuf:"varint,4,opt,name=in,proto3" json:"in,omitempty"`
 	// Why it is in or out.
-	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	Suspended     bool                   `protobuf:"varint,7,opt,name=suspended,proto3" json:"suspended,omitempty"`
-	Load          *Load                  `protobuf:"bytes,8,opt,name=load,proto3" json:"load,omitempty"`
-	Addresses     []*PoolAddress         `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	Checks        []*CheckState          `protobuf:"bytes,10,rep,name=checks,proto3" json:"checks,omitempty"`
+	Why       string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	Since     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	Suspended bool                   `protobuf:"varint,7,opt,name=suspended,proto3" json:"suspended,omitempty"`
+	Load      *Load                  `protobuf:"bytes,8,opt,name=load,proto3" json:"load,omitempty"`
+	Addresses []*PoolAddress         `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Of the node's own checks for the pool, by its own word; with the first of its interfaces in the pool.
+	Checks []*CheckState `protobuf:"bytes,10,rep,name=checks,proto3" json:"checks,omitempty"`
+	// Until when it is given no address because it came back lately.
+	HeldUntil     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3311,6 +3314,13 @@ func (x *PoolNode) GetChecks() []*CheckState {
 	return nil
 }
 
+func (x *PoolNode) GetHeldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldUntil
+	}
+	return nil
+}
+
 type PoolAddress struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Address   string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
@@ -3408,9 +3418,14 @@ type CheckState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// "up", "full", "down" or "unknown".
-	Verdict       string                 `protobuf:"bytes,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	Evidence      string                 `protobuf:"bytes,4,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	Verdict string                 `protobuf:"bytes,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// The last result.
+	Evidence string `protobuf:"bytes,4,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	// Why the verdict is what it is, where the last result alone does not say it.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Until when the node is held down although its results are good again.
+	HeldUntil     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3471,6 +3486,20 @@ func (x *CheckState) GetEvidence() string {
 		return x.Evidence
 	}
 	return ""
+}
+
+func (x *CheckState) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CheckState) GetHeldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldUntil
+	}
+	return nil
 }
 
 type PoolSizeRequest struct {
@@ -5065,7 +5094,7 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"unassigned\x18\n" +
 	" \x03(\v2\x18.holdfast.v1.PoolAddressR\n" +
-	"unassigned\"\xca\x02\n" +
+	"unassigned\"\x85\x03\n" +
 	"\bPoolNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x16\n" +
@@ -5077,7 +5106,9 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04load\x18\b \x01(\v2\x11.holdfast.v1.LoadR\x04load\x126\n" +
 	"\taddresses\x18\t \x03(\v2\x18.holdfast.v1.PoolAddressR\taddresses\x12/\n" +
 	"\x06checks\x18\n" +
-	" \x03(\v2\x17.holdfast.v1.CheckStateR\x06checks\"\xd3\x01\n" +
+	" \x03(\v2\x17.holdfast.v1.CheckStateR\x06checks\x129\n" +
+	"\n" +
+	"held_until\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\theldUntil\"\xd3\x01\n" +
 	"\vPoolAddress\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x0e\n" +
@@ -5085,13 +5116,16 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12\x16\n" +
 	"\x06pinned\x18\x05 \x01(\bR\x06pinned\x12 \n" +
 	"\vconnections\x18\x06 \x01(\x05R\vconnections\x120\n" +
-	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x88\x01\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xdb\x01\n" +
 	"\n" +
 	"CheckState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\averdict\x18\x02 \x01(\tR\averdict\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
-	"\bevidence\x18\x04 \x01(\tR\bevidence\"\x9a\x01\n" +
+	"\bevidence\x18\x04 \x01(\tR\bevidence\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x129\n" +
+	"\n" +
+	"held_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\theldUntil\"\x9a\x01\n" +
 	"\x0fPoolSizeRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x1c\n" +
@@ -5353,72 +5387,74 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	12, // 45: holdfast.v1.PoolNode.load:type_name -> holdfast.v1.Load
 	45, // 46: holdfast.v1.PoolNode.addresses:type_name -> holdfast.v1.PoolAddress
 	46, // 47: holdfast.v1.PoolNode.checks:type_name -> holdfast.v1.CheckState
-	67, // 48: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
-	67, // 49: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
-	49, // 50: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
-	49, // 51: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
-	49, // 52: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
-	27, // 53: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
-	45, // 54: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
-	52, // 55: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
-	58, // 56: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
-	53, // 57: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
-	58, // 58: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
-	59, // 59: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
-	60, // 60: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
-	67, // 61: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	67, // 62: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
-	67, // 63: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
-	66, // 64: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
-	67, // 65: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
-	65, // 66: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
-	0,  // 67: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
-	12, // 68: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
-	8,  // 69: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
-	19, // 70: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
-	22, // 71: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
-	23, // 72: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
-	38, // 73: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
-	41, // 74: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
-	30, // 75: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
-	31, // 76: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
-	32, // 77: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
-	33, // 78: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
-	34, // 79: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
-	35, // 80: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
-	36, // 81: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
-	37, // 82: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
-	47, // 83: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
-	50, // 84: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
-	54, // 85: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
-	56, // 86: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
-	61, // 87: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
-	63, // 88: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
-	9,  // 89: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
-	20, // 90: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
-	25, // 91: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
-	25, // 92: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
-	39, // 93: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
-	42, // 94: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
-	25, // 95: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
-	25, // 96: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
-	25, // 97: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 98: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 99: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 100: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 101: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
-	25, // 102: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
-	48, // 103: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
-	51, // 104: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
-	55, // 105: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
-	57, // 106: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
-	62, // 107: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
-	64, // 108: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
-	89, // [89:109] is the sub-list for method output_type
-	69, // [69:89] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	67, // 48: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
+	67, // 49: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
+	67, // 50: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
+	67, // 51: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
+	49, // 52: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
+	49, // 53: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
+	49, // 54: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
+	27, // 55: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
+	45, // 56: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
+	52, // 57: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
+	58, // 58: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
+	53, // 59: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
+	58, // 60: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
+	59, // 61: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
+	60, // 62: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
+	67, // 63: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	67, // 64: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
+	67, // 65: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
+	66, // 66: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
+	67, // 67: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
+	65, // 68: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
+	0,  // 69: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
+	12, // 70: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
+	8,  // 71: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
+	19, // 72: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
+	22, // 73: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
+	23, // 74: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
+	38, // 75: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
+	41, // 76: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
+	30, // 77: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
+	31, // 78: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
+	32, // 79: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
+	33, // 80: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
+	34, // 81: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
+	35, // 82: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
+	36, // 83: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
+	37, // 84: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
+	47, // 85: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
+	50, // 86: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
+	54, // 87: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
+	56, // 88: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
+	61, // 89: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
+	63, // 90: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
+	9,  // 91: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
+	20, // 92: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
+	25, // 93: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
+	25, // 94: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
+	39, // 95: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
+	42, // 96: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
+	25, // 97: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
+	25, // 98: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
+	25, // 99: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
+	25, // 100: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
+	25, // 101: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
+	25, // 102: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
+	25, // 103: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
+	25, // 104: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
+	48, // 105: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
+	51, // 106: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
+	55, // 107: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
+	57, // 108: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
+	62, // 109: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
+	64, // 110: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
+	91, // [91:111] is the sub-list for method output_type
+	71, // [71:91] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_node_proto_init() }

@@ -1095,6 +1095,148 @@ func (x *HeldResponse) GetFailed() map[string]string {
 	return nil
 }
 
+type ChecksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Dotted id of one pool; empty: of every pool.
+	Pool          string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChecksRequest) Reset() {
+	*x = ChecksRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChecksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChecksRequest) ProtoMessage() {}
+
+func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChecksRequest.ProtoReflect.Descriptor instead.
+func (*ChecksRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ChecksRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+type ChecksResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Checks        []*PoolCheck           `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChecksResponse) Reset() {
+	*x = ChecksResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChecksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChecksResponse) ProtoMessage() {}
+
+func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChecksResponse.ProtoReflect.Descriptor instead.
+func (*ChecksResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ChecksResponse) GetChecks() []*PoolCheck {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+type PoolCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Dotted id of the pool.
+	Pool          string      `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	State         *CheckState `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolCheck) Reset() {
+	*x = PoolCheck{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolCheck) ProtoMessage() {}
+
+func (x *PoolCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolCheck.ProtoReflect.Descriptor instead.
+func (*PoolCheck) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PoolCheck) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *PoolCheck) GetState() *CheckState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
 var File_holdfast_v1_peer_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_peer_proto_rawDesc = "" +
@@ -1175,7 +1317,14 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x03(\v2%.holdfast.v1.HeldResponse.FailedEntryR\x06failed\x1a9\n" +
 	"\vFailedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xe4\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"#\n" +
+	"\rChecksRequest\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\"@\n" +
+	"\x0eChecksResponse\x12.\n" +
+	"\x06checks\x18\x01 \x03(\v2\x16.holdfast.v1.PoolCheckR\x06checks\"N\n" +
+	"\tPoolCheck\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12-\n" +
+	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state2\xa7\x04\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12P\n" +
@@ -1183,7 +1332,8 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\aConfirm\x12\x1b.holdfast.v1.ConfirmRequest\x1a\x1c.holdfast.v1.ConfirmResponse\x12>\n" +
 	"\x05Alive\x12\x19.holdfast.v1.AliveRequest\x1a\x1a.holdfast.v1.AliveResponse\x12;\n" +
 	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12;\n" +
-	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
+	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12A\n" +
+	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_peer_proto_rawDescOnce sync.Once
@@ -1197,7 +1347,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1217,38 +1367,46 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*HookResponse)(nil),        // 15: holdfast.v1.HookResponse
 	(*HeldRequest)(nil),         // 16: holdfast.v1.HeldRequest
 	(*HeldResponse)(nil),        // 17: holdfast.v1.HeldResponse
-	nil,                         // 18: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 19: holdfast.v1.Incarnation
+	(*ChecksRequest)(nil),       // 18: holdfast.v1.ChecksRequest
+	(*ChecksResponse)(nil),      // 19: holdfast.v1.ChecksResponse
+	(*PoolCheck)(nil),           // 20: holdfast.v1.PoolCheck
+	nil,                         // 21: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 22: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 23: holdfast.v1.CheckState
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	19, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	22, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	6,  // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
-	19, // 5: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	19, // 6: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	19, // 7: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	18, // 8: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	0,  // 9: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 10: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	8,  // 11: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
-	10, // 12: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
-	12, // 13: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
-	14, // 14: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	16, // 15: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	4,  // 16: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	7,  // 17: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	9,  // 18: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
-	11, // 19: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
-	13, // 20: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
-	15, // 21: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	17, // 22: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	16, // [16:23] is the sub-list for method output_type
-	9,  // [9:16] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	22, // 5: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	22, // 6: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	22, // 7: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	21, // 8: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	20, // 9: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
+	23, // 10: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	0,  // 11: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 12: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	8,  // 13: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
+	10, // 14: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
+	12, // 15: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
+	14, // 16: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	16, // 17: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	18, // 18: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	4,  // 19: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	7,  // 20: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	9,  // 21: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
+	11, // 22: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
+	13, // 23: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
+	15, // 24: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	17, // 25: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	19, // 26: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1263,7 +1421,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

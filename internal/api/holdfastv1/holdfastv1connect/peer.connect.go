@@ -51,6 +51,8 @@ const (
 	PeerHookProcedure = "/holdfast.v1.Peer/Hook"
 	// PeerHeldProcedure is the fully-qualified name of the Peer's Held RPC.
 	PeerHeldProcedure = "/holdfast.v1.Peer/Held"
+	// PeerChecksProcedure is the fully-qualified name of the Peer's Checks RPC.
+	PeerChecksProcedure = "/holdfast.v1.Peer/Checks"
 )
 
 // PeerClient is a client for the holdfast.v1.Peer service.
@@ -69,6 +71,8 @@ type PeerClient interface {
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
 	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
+	// Checks says how the called node's own checks stand.
+	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 }
 
 // NewPeerClient constructs a client for the holdfast.v1.Peer service. By default, it uses the
@@ -124,6 +128,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Held")),
 			connect.WithClientOptions(opts...),
 		),
+		checks: connect.NewClient[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse](
+			httpClient,
+			baseURL+PeerChecksProcedure,
+			connect.WithSchema(peerMethods.ByName("Checks")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -136,6 +146,7 @@ type peerClient struct {
 	alive       *connect.Client[holdfastv1.AliveRequest, holdfastv1.AliveResponse]
 	hook        *connect.Client[holdfastv1.HookRequest, holdfastv1.HookResponse]
 	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
+	checks      *connect.Client[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse]
 }
 
 // Sample calls holdfast.v1.Peer.Sample.
@@ -201,6 +212,15 @@ func (c *peerClient) Held(ctx context.Context, req *holdfastv1.HeldRequest) (*ho
 	return nil, err
 }
 
+// Checks calls holdfast.v1.Peer.Checks.
+func (c *peerClient) Checks(ctx context.Context, req *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {
+	response, err := c.checks.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerHandler is an implementation of the holdfast.v1.Peer service.
 type PeerHandler interface {
 	// Sample hands over one measurement of the caller's load.
@@ -217,6 +237,8 @@ type PeerHandler interface {
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
 	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
+	// Checks says how the called node's own checks stand.
+	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 }
 
 // NewPeerHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -268,6 +290,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Held")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerChecksHandler := connect.NewUnaryHandlerSimple(
+		PeerChecksProcedure,
+		svc.Checks,
+		connect.WithSchema(peerMethods.ByName("Checks")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.v1.Peer/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerSampleProcedure:
@@ -284,6 +312,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerHookHandler.ServeHTTP(w, r)
 		case PeerHeldProcedure:
 			peerHeldHandler.ServeHTTP(w, r)
+		case PeerChecksProcedure:
+			peerChecksHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -319,4 +349,8 @@ func (UnimplementedPeerHandler) Hook(context.Context, *holdfastv1.HookRequest) (
 
 func (UnimplementedPeerHandler) Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Held is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Checks is not implemented"))
 }
