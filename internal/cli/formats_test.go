@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
@@ -77,7 +78,7 @@ func readsAs[D interface{ Decode(any) error }](text string, decoder func(io.Read
 	for n := 0; ; n++ {
 		var value any
 		err := d.Decode(&value)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return n > 0
 		}
 		_, object := value.(map[string]any)
