@@ -33,8 +33,6 @@ import (
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/store/storetest"
 	"github.com/holdfast/holdfast/internal/tenure"
-	"github.com/holdfast/holdfast/internal/verdict"
-	"github.com/holdfast/holdfast/internal/verdict/probe"
 )
 
 // testCluster is whole agents in one synctest bubble: their loops, tenancies, observers and reconcilers are the real ones; the
@@ -66,17 +64,16 @@ func (c *testCluster) severed(a, b int) bool {
 }
 
 type testNode struct {
-	lnn     int
-	dir     string
-	agent   *Agent
-	store   *storetest.Store
-	kernel  *linktest.Fake
-	link    *neightest.Fake
-	names   *fakeNames
-	service *service           // what its checks look at
-	power   context.CancelFunc // ends everything of it at once
-	ended   chan struct{}
-	stop    context.CancelFunc // asks it to stop in an orderly way
+	lnn    int
+	dir    string
+	agent  *Agent
+	store  *storetest.Store
+	kernel *linktest.Fake
+	link   *neightest.Fake
+	names  *fakeNames
+	power  context.CancelFunc // ends everything of it at once
+	ended  chan struct{}
+	stop   context.CancelFunc // asks it to stop in an orderly way
 }
 
 const testConfig = `
@@ -111,7 +108,7 @@ func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
 			t.Fatal(err)
 		}
 		for lnn := 1; lnn <= 4; lnn++ {
-			c.nodes[lnn] = &testNode{lnn: lnn, dir: t.TempDir(), kernel: linktest.New(linktest.Ethernet(2, "eth0")), link: neightest.New(), service: &service{}}
+			c.nodes[lnn] = &testNode{lnn: lnn, dir: t.TempDir(), kernel: linktest.New(linktest.Ethernet(2, "eth0")), link: neightest.New()}
 			c.nodes[lnn].link.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
 			c.start(lnn)
 		}
@@ -146,7 +143,6 @@ func (c *testCluster) start(lnn int) {
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)
 	}
-	a.checks = verdict.NewRunner(verdict.Options{Logger: a.log, Board: a.board, Probe: func(verdict.Target) (probe.Probe, error) { return n.service, nil }})
 	ended := make(chan struct{})
 	c.net.Lock() // other nodes may be asking it
 	n.agent, n.store, n.power, n.stop, n.ended = a, c.store.Connect(), power, stop, ended

@@ -1,12 +1,10 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,15 +27,7 @@ func (c *testCluster) pool0With(settings string) {
 	})
 }
 
-// service is what a node's checks look at; it answers unless it was told to fail.
-type service struct{ failing atomic.Bool }
-
-func (s *service) Try(context.Context) (string, error) {
-	if s.failing.Load() {
-		return "", errors.New("nfs: connection refused")
-	}
-	return "answered", nil
-}
+var errRefused = errors.New("connection refused")
 
 // problem is what a node's board says of pool0 under a code; empty when it is not there.
 func (c *testCluster) problem(lnn int, kind *problem.Kind) string {
@@ -143,15 +133,15 @@ func TestACheckThatFailsEverywhere(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *testCluster) {
 		c.pool0With("checks: [{name: nfs, kind: tcp, port: 2049}]")
 		for _, lnn := range []int{1, 2, 3} {
-			c.nodes[lnn].service.failing.Store(true)
+			c.checkSays(fmt.Sprintf("%d/nfs", lnn), errRefused)
 			c.eventually("it has lost its addresses", func() bool { return c.pool(lnn) == 0 })
 		}
 		c.eventually("the last one has all", func() bool { return c.spreadIs(0, 0, 0, 12) })
-		if said := c.problem(1, problemNoSuccessor); !strings.Contains(said, "only node4 is fit; node1: nfs: connection refused") {
+		if said := c.problem(1, problemNoSuccessor); !strings.Contains(said, "only node4 is fit; node1: check nfs fails: connection refused") {
 			t.Errorf("of the last fit node it is said: %q", said)
 		}
 		before := c.snapshot()
-		c.nodes[4].service.failing.Store(true)
+		c.checkSays("4/nfs", errRefused)
 		c.eventually("nobody is fit", func() bool { return c.problem(1, problemNobodyFit) != "" })
 		c.pass(time.Minute)
 		for addr, lnn := range c.snapshot() {
@@ -161,7 +151,7 @@ func TestACheckThatFailsEverywhere(t *testing.T) {
 		}
 		from := c.eventCount("address.moving")
 		for lnn := 1; lnn <= 4; lnn++ {
-			c.nodes[lnn].service.failing.Store(false)
+			c.checkSays(fmt.Sprintf("%d/nfs", lnn), nil)
 			c.pass(700 * time.Millisecond)
 		}
 		c.eventually("all are home", func() bool { return c.spreadIs(3, 3, 3, 3) && c.everybodyServes() })

@@ -62,7 +62,7 @@ func (s nodeService) poolDecision(w *steering.World, id cluster.PoolID) placemen
 
 // evennessText is the pool's note on a rebalance, or that it needs none.
 func (s nodeService) evennessText(w *steering.World, id cluster.PoolID) string {
-	if note := s.rebalanceNote(w, id); note != "" {
+	if note := rebalanceNote(w, id, s.now()); note != "" {
 		return note
 	}
 	return "it is as even as it can be"
