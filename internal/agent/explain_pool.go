@@ -70,10 +70,15 @@ func (s nodeService) evennessText(w *steering.World, id cluster.PoolID) string {
 
 // onPoolRecord is onRecord for addresses of a pool; it adds why an address stays with an owner that is not fit.
 func (s nodeService) onPoolRecord(w *steering.World, id cluster.PoolID, addresses ...netip.Addr) []placement.Decision {
+	pool, _, _, _ := w.Config.Pool(id)
 	kept, why := steering.Kept(w, id, s.now())
 	decisions := make([]placement.Decision, 0, len(addresses))
 	for _, addr := range addresses {
-		d := onRecord(w, addr, w.Pools[id][addr], w.Nodes)
+		st := w.Pools[id][addr]
+		if _, pinned := pool.Pins[addr]; !pinned {
+			st.Reason = unpinned(st.Reason)
+		}
+		d := onRecord(w, addr, st, w.Nodes)
 		if kept[addr] {
 			d.Reason = strings.TrimSuffix(d.Reason, ".") + "; " + why + "."
 		}

@@ -313,6 +313,10 @@ func TestUnpinTakesTheReasonAway(t *testing.T) {
 		if got := why(); strings.Contains(got, "pinned to") || strings.HasPrefix(got, "true") {
 			t.Errorf("after unpin: %s", got)
 		}
+		explained, err := c.ask(1).Explain(t.Context(), &holdfastv1.ExplainRequest{Subject: "10.0.0.100"})
+		if err != nil || strings.Contains(explained.Text, "because pinned to") {
+			t.Errorf("explained after unpin: %v %v", explained, err)
+		}
 	})
 }
 
