@@ -116,7 +116,7 @@ type edges struct {
 	confirms  peerConfirmer                                         // and for a confirmation
 	held      heldAsker                                             // and for what is on their interfaces
 	checks    checkAsker                                            // and how their own checks stand
-	names     func(answered func([]dns.Answered)) names             // the server that answers names
+	names     func(answered func(dns.Told)) names                   // the server that answers names
 	runner    func(verdict.Options) *verdict.Runner                 // what runs this node's checks
 	sockets   func(ports ...uint16) (map[netip.AddrPort]int, error) // established connections
 	links     func() ([]load.Link, error)                           // bytes and speeds
@@ -251,7 +251,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, asks: a.peers, confirms: a.peers, held: a.peers, checks: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
-		names: func(answered func([]dns.Answered)) names {
+		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),
 			})

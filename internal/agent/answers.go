@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/holdfast/holdfast/internal/api"
-	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/placement"
@@ -32,13 +30,16 @@ type answers struct {
 	given     atomic.Uint64 // answers given by policy since the last look
 	lastGiven uint64
 	lastLook  time.Time
+	agreed    map[int]time.Time // by LNN: when a holder was last asked where a rotation stands
 }
 
 // names is what answers names: dns.Server.
 type names interface {
 	SetView(*dns.View)
 	Serve(ctx context.Context, addresses []netip.Addr) error
-	Merge([]dns.Answered)
+	Merge(dns.Told) (apart []dns.Standing)
+	Rotation(cluster.PoolID) (dns.Rotation, bool)
+	Adopt(dns.Rotation, dns.Standing) bool
 	Explain(name string, qtype dnsmessage.Type) (placement.Decision, error)
 	Close()
 }
@@ -179,28 +180,6 @@ func (s *answers) loadsMissing() []string {
 	return missing
 }
 
-// answered tells the other nodes which nodes were given out, so that any of them can go on where this one is.
-func (s *answers) answered(given []dns.Answered) {
-	v := s.view.Load()
-	if v == nil {
-		return
-	}
-	request := &holdfastv1.AnsweredRequest{Holder: int32(s.self.LNN), Sequence: s.sequence.Add(1)}
-	for _, g := range given {
-		request.Answers = append(request.Answers, &holdfastv1.PoolAnswers{Pool: g.Pool.String(), Lnn: int32(g.LNN), Count: g.Count})
-		s.given.Add(uint64(g.Count))
-	}
-	for _, lnn := range choosers(v.world) {
-		if client, err := s.peers.of(lnn); err == nil {
-			go func() {
-				try, cancel := context.WithTimeout(s.ctx, sampleTimeout)
-				defer cancel()
-				_, _ = client.Answered(try, request) // a lost message costs evenness, not an answer
-			}()
-		}
-	}
-}
-
 // perSecond is the rate of answers since the last call.
 func (s *answers) perSecond() float64 {
 	s.mu.Lock()
@@ -225,28 +204,4 @@ func (s *answers) rateOf(lnn int) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rates[lnn]
-}
-
-// maxPoolAnswers bounds one message about given answers: every node of every pool of a large cluster.
-const maxPoolAnswers = 64 * 256
-
-// Answered takes in what another holder gave out.
-func (s peerService) Answered(ctx context.Context, r *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error) {
-	node, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if int(r.Holder) != node.LNN || len(r.Answers) > maxPoolAnswers {
-		return nil, api.Invalid("%s cannot speak for node %d, or of %d pools and nodes at once", node.Name, r.Holder, len(r.Answers))
-	}
-	given := make([]dns.Answered, 0, len(r.Answers))
-	for _, a := range r.Answers {
-		id, err := cluster.NewPoolID(a.Pool)
-		if err != nil {
-			return nil, api.Invalid("%q is not the id of a pool", a.Pool)
-		}
-		given = append(given, dns.Answered{Pool: id, LNN: int(a.Lnn), Count: a.Count})
-	}
-	s.answers.server.Merge(given)
-	return &holdfastv1.AnsweredResponse{}, nil
 }

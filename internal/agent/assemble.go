@@ -53,7 +53,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 		}),
 		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
 	}
-	a.answers = &answers{Agent: a, rates: map[int]float64{}}
+	a.answers = &answers{Agent: a, rates: map[int]float64{}, agreed: map[int]time.Time{}}
 	a.answers.server = e.names(a.answers.answered)
 	a.registry.MustRegister(collector{a})
 	if err := a.applier.reconciler.CleanUp(a.ctx, movingAddress(config)); err != nil {

@@ -136,7 +136,7 @@ func (c *testCluster) start(lnn int) {
 	}
 	e := edges{
 		kernel: n.kernel, announcer: n.link, asks: asker{c, lnn}, confirms: asker{c, lnn}, held: asker{c, lnn}, checks: asker{c, lnn}, runner: c.runner(lnn),
-		names:   func(func([]dns.Answered)) names { return n.names },
+		names:   func(func(dns.Told)) names { return n.names },
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
 	}
@@ -241,10 +241,12 @@ type fakeNames struct {
 	closing time.Duration // how long it takes to close
 }
 
-func (f *fakeNames) SetView(v *dns.View)                       { f.seen.Store(v) }
-func (f *fakeNames) Serve(context.Context, []netip.Addr) error { return nil }
-func (f *fakeNames) Merge([]dns.Answered)                      {}
-func (f *fakeNames) Close()                                    { time.Sleep(f.closing) }
+func (f *fakeNames) SetView(v *dns.View)                          { f.seen.Store(v) }
+func (f *fakeNames) Serve(context.Context, []netip.Addr) error    { return nil }
+func (f *fakeNames) Merge(dns.Told) []dns.Standing                { return nil }
+func (f *fakeNames) Rotation(cluster.PoolID) (dns.Rotation, bool) { return dns.Rotation{}, false }
+func (f *fakeNames) Adopt(dns.Rotation, dns.Standing) bool        { return false }
+func (f *fakeNames) Close()                                       { time.Sleep(f.closing) }
 func (f *fakeNames) Explain(string, dnsmessage.Type) (placement.Decision, error) {
 	return placement.Decision{}, nil
 }

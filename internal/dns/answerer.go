@@ -76,27 +76,15 @@ func (a *Answerer) SetView(v *View) (faults []error) {
 	return faults
 }
 
-// Merge counts answers that other holders of service addresses gave. Pools that this node does not know are passed over.
-func (a *Answerer) Merge(answers []Answered) {
+// TakeGiven returns what the other holders have not been told, and forgets it; in no order.
+func (a *Answerer) TakeGiven() Told {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, answer := range answers {
-		if s := a.pools[answer.Pool]; s != nil {
-			s.shared.merge(answer.LNN, answer.Count)
-		}
-	}
-}
-
-// TakeGiven returns the answers that the other holders have not been told of, in no order, one entry for each pool and
-// node, and forgets them.
-func (a *Answerer) TakeGiven() []Answered {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var out []Answered
+	var told Told
 	for id, s := range a.pools {
-		out = s.shared.takeGiven(id, out)
+		told = s.shared.takeGiven(id, told)
 	}
-	return out
+	return told
 }
 
 // Release forgets the independent rotation of a service address that this node no longer serves.

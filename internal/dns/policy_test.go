@@ -109,7 +109,7 @@ func TestIndependentRotation(t *testing.T) {
 	if got := holders[0].ask(t); got != 1 {
 		t.Errorf("after a release node %d, want 1", got)
 	}
-	if given := holders[0].a.TakeGiven(); len(given) > 0 {
+	if given := holders[0].a.TakeGiven(); len(given.Answers) > 0 {
 		t.Errorf("independent rotation shares %v", given)
 	}
 }

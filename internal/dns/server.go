@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/problem"
 )
@@ -31,8 +32,8 @@ type Options struct {
 	Board      *problem.Board        // default: a board that nobody reads
 	Now        func() time.Time      // default: time.Now
 	// OnAnswered is told which nodes were given out by pools with shared rotation, at most once in 2 ms and never
-	// concurrently; one entry for each pool and node. While it runs, further answers are added up.
-	OnAnswered func([]Answered)
+	// concurrently. While it runs, further answers are added up.
+	OnAnswered func(Told)
 
 	Port          uint16         // default 53
 	CookieSecrets []CookieSecret // see AnswererOptions
@@ -50,7 +51,7 @@ type Server struct {
 	metrics  *metrics
 	streams  *streams
 
-	onAnswered func([]Answered)
+	onAnswered func(Told)
 	wake       chan struct{} // something is given and not yet shared
 	done       chan struct{} // closed by Close
 	running    sync.WaitGroup
@@ -136,8 +137,14 @@ func (s *Server) SetView(v *View) {
 	s.empty = empty
 }
 
-// Merge counts answers that other holders of service addresses gave; see Options.OnAnswered.
-func (s *Server) Merge(answers []Answered) { s.answerer.Merge(answers) }
+// Merge counts what another holder of service addresses tells; see Options.OnAnswered and Answerer.Merge.
+func (s *Server) Merge(told Told) (apart []Standing) { return s.answerer.Merge(told) }
+
+// Rotation is where a pool's shared rotation stands; see Answerer.Rotation.
+func (s *Server) Rotation(id cluster.PoolID) (Rotation, bool) { return s.answerer.Rotation(id) }
+
+// Adopt goes on from where another holder's rotation stands; see Answerer.Adopt.
+func (s *Server) Adopt(r Rotation, own Standing) bool { return s.answerer.Adopt(r, own) }
 
 // Explain returns the next answer to a question and why, without changing what comes next.
 func (s *Server) Explain(name string, qtype dnsmessage.Type) (placement.Decision, error) {
@@ -215,8 +222,8 @@ func (s *Server) share() {
 		case <-time.After(shareDelay):
 		case <-s.done:
 		}
-		if answers := s.answerer.TakeGiven(); len(answers) > 0 {
-			s.onAnswered(answers)
+		if told := s.answerer.TakeGiven(); len(told.Answers) > 0 {
+			s.onAnswered(told)
 		}
 	}
 }

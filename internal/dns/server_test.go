@@ -220,10 +220,10 @@ func TestNoNodeProblem(t *testing.T) {
 
 // TestAnswersAreShared: what was given is told, added up, and never lost; what is heard counts.
 func TestAnswersAreShared(t *testing.T) {
-	heard := make(chan []Answered, 100)
-	s := startServer(t, Options{OnAnswered: func(a []Answered) { heard <- a }}, "127.0.0.1")
-	s.Merge([]Answered{{Pool: cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: "v4"}, LNN: 1, Count: 1},
-		{Pool: cluster.PoolID{Pool: "unknown"}, LNN: 1, Count: 1}})
+	heard := make(chan Told, 100)
+	s := startServer(t, Options{OnAnswered: func(told Told) { heard <- told }}, "127.0.0.1")
+	s.Merge(Told{Answers: []Answered{{Pool: cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: "v4"}, LNN: 1, Count: 1},
+		{Pool: cluster.PoolID{Pool: "unknown"}, LNN: 1, Count: 1}}})
 	if got := nodeOf(addressesOf(askServer(t, s, "127.0.0.1"))[0]); got != 2 {
 		t.Errorf("after another holder gave node 1 this one gives node %d", got)
 	}
@@ -232,7 +232,7 @@ func TestAnswersAreShared(t *testing.T) {
 	}
 	total := map[int]uint32{}
 	for sum := uint32(0); sum < 8; {
-		for _, a := range <-heard {
+		for _, a := range (<-heard).Answers {
 			if a.Pool.Pool != "v4" || a.Count == 0 {
 				t.Errorf("told %+v", a)
 			}
@@ -289,7 +289,7 @@ func counterValue(t *testing.T, reg *prometheus.Registry, name, label string) fl
 
 // TestCloseEndsEverything: Close may come twice, and a closed server serves no more; nothing runs on (goleak).
 func TestCloseEndsEverything(t *testing.T) {
-	s := startServer(t, Options{OnAnswered: func([]Answered) {}}, "127.0.0.1")
+	s := startServer(t, Options{OnAnswered: func(Told) {}}, "127.0.0.1")
 	dial(t, s, "tcp", "127.0.0.1")
 	s.Close()
 	s.Close()
@@ -300,7 +300,7 @@ func TestCloseEndsEverything(t *testing.T) {
 
 // TestConcurrentUse lets everything that may happen at once happen at once, for the race detector.
 func TestConcurrentUse(t *testing.T) {
-	s := startServer(t, Options{OnAnswered: func([]Answered) {}, RateLimit: RateLimit{PerSecond: 1, Burst: 50}}, "127.0.0.1")
+	s := startServer(t, Options{OnAnswered: func(Told) {}, RateLimit: RateLimit{PerSecond: 1, Burst: 50}}, "127.0.0.1")
 	var running sync.WaitGroup
 	message := asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA, edns: true}.pack(t)
 	for _, act := range []func(int){
@@ -318,7 +318,9 @@ func TestConcurrentUse(t *testing.T) {
 			}
 			s.SetView(v)
 		},
-		func(i int) { s.Merge([]Answered{{Pool: testPool("v4", false, 1).ID, LNN: 1 + i%5, Count: 3}}) },
+		func(i int) {
+			s.Merge(Told{Answers: []Answered{{Pool: testPool("v4", false, 1).ID, LNN: 1 + i%5, Count: 3}}})
+		},
 		func(int) {
 			if _, err := s.Explain("cluster.example.com", dnsmessage.TypeA); err != nil {
 				t.Error(err)

@@ -96,24 +96,34 @@ func (t *turn) note(fresh []int, members map[int]uint64) {
 	}
 }
 
-// merge counts answers that another holder gave.
+// merge counts answers that another holder gave, each with one of the node's addresses.
 func (t *turn) merge(lnn int, count uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rotation.Merge(lnn, count)
+	if t.next == nil {
+		t.next = map[int]uint32{}
+	}
+	if _, known := t.next[lnn]; known || len(t.next) < placement.MaxTurns {
+		t.next[lnn] += count
+	}
 }
 
-// takeGiven appends the answers not yet told to the other holders and forgets them.
-func (t *turn) takeGiven(id cluster.PoolID, out []Answered) []Answered {
+// takeGiven adds the answers not yet told to the other holders, and where that leaves the turn, and forgets them.
+func (t *turn) takeGiven(id cluster.PoolID, told Told) Told {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.untold() {
+		return told
+	}
 	for lnn, count := range t.given {
 		if count > 0 {
-			out = append(out, Answered{Pool: id, LNN: lnn, Count: count})
+			told.Answers = append(told.Answers, Answered{Pool: id, LNN: lnn, Count: count})
 			t.given[lnn] = 0
 		}
 	}
-	return out
+	told.Standings = append(told.Standings, t.standing(id))
+	return told
 }
 
 // pick appends the addresses of one answer to out: of the nodes that the policy picks, one address each until every

@@ -51,10 +51,10 @@ type Rotation struct {
 	now     position // the latest start of an answer that was given or merged
 	count   uint64   // answers and merges so far
 	run     int      // own answers since the last Merge
-	runs    uint64   // how many runs ended with a Merge
 	longRun bool     // the last run that ended was a whole round or longer
 	shorts  int      // runs in a row that ended before a whole round
 	crowded bool     // others answer at the same time: own answers are kept even by themselves
+	known   uint64   // answers given and merged, and what an adopted Standing knew
 	ignored uint64
 }
 
@@ -67,8 +67,6 @@ type turnOf struct {
 	start   position // where its next answer starts
 	recent  uint64   // Rotation.count at its last answer: of equal ones the one that waited longest is next
 	own     position // like start, of own answers alone
-	heard   uint32   // answers merged since the run with the number heardAt
-	heardAt uint64   // see heard
 	pending uint32   // merged answers that wait for the weight to be known
 	answers uint32   // own and merged, since its last load sample
 	taking  bool     // it was eligible at the last Pick
@@ -103,6 +101,7 @@ func (r *Rotation) Pick(policy cluster.Policy, choices []Choice) int {
 	t.answers = addSaturating(t.answers, 1)
 	t.own += t.step
 	r.run++
+	r.known++
 	r.advance(t, 1)
 	return best
 }
@@ -229,6 +228,7 @@ func (r *Rotation) Merge(lnn int, answers uint32) {
 	if answers == 0 {
 		return
 	}
+	r.known += uint64(answers)
 	i := slices.IndexFunc(r.turns, func(t turnOf) bool { return t.lnn == lnn })
 	if i < 0 {
 		if len(r.turns) >= MaxTurns {
@@ -251,25 +251,19 @@ func (r *Rotation) Merge(lnn int, answers uint32) {
 	r.advance(t, answers)
 }
 
-// lookForCrowd finds out whether other holders answer at the same time. They do when after a whole round of own answers it
-// becomes known that they gave whole rounds too; they no longer do when time after time something is heard within less
-// than a round.
+// lookForCrowd finds out whether other holders answer at the same time. They do when after a whole round of own answers one message
+// tells of whole rounds of theirs; they no longer do when time after time something is heard within less than a round.
 func (r *Rotation) lookForCrowd(t *turnOf, answers uint32) {
 	if r.run > 0 {
 		r.longRun = r.run >= r.aligned
 		r.run = 0
-		r.runs++
 		r.shorts++
 		if r.longRun {
 			r.shorts = 0
 		}
 		r.crowded = r.crowded && r.shorts < shortRuns
 	}
-	if t.heardAt != r.runs {
-		t.heard, t.heardAt = 0, r.runs
-	}
-	t.heard = addSaturating(t.heard, answers)
-	if r.longRun && !r.crowded && position(t.heard)*t.step >= 2*turn {
+	if r.longRun && !r.crowded && position(answers)*t.step >= 2*turn {
 		r.crowded = true
 		r.settleOwn()
 	}

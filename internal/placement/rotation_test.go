@@ -116,7 +116,8 @@ func TestReturningNodeIsNotHerded(t *testing.T) {
 	}
 }
 
-// Over a long run every node gets its weight's share.
+// Over a long run every node gets its weight's share. Light nodes whose turns coincide let a heavy one run ahead by at most half of
+// what they get together in a round: two answers with weights up to ten on eight nodes.
 func TestRoundRobinKeepsToTheWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r Rotation
@@ -132,7 +133,7 @@ func TestRoundRobinKeepsToTheWeights(t *testing.T) {
 			got[r.Pick(cluster.RoundRobin, choices)]++
 		}
 		for i, w := range weights {
-			if want := float64(answers*w) / float64(sum); math.Abs(float64(got[i])-want) > 1.5 {
+			if want := float64(answers*w) / float64(sum); math.Abs(float64(got[i])-want) > 2.1 {
 				t.Fatalf("of %d answers node %d at weight %d of %v got %d, its share is %.2f", answers, i+1, w, weights, got[i], want)
 			}
 		}

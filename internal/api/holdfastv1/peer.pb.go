@@ -378,8 +378,10 @@ type AnsweredRequest struct {
 	// LNN of the holder that gave the answers.
 	Holder int32 `protobuf:"varint,1,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Rises with each message of one holder.
-	Sequence      uint64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Answers       []*PoolAnswers `protobuf:"bytes,3,rep,name=answers,proto3" json:"answers,omitempty"`
+	Sequence uint64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Answers  []*PoolAnswers `protobuf:"bytes,3,rep,name=answers,proto3" json:"answers,omitempty"`
+	// Where the caller's rotations stand with these answers.
+	Standings     []*PoolStanding `protobuf:"bytes,4,rep,name=standings,proto3" json:"standings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -435,6 +437,270 @@ func (x *AnsweredRequest) GetAnswers() []*PoolAnswers {
 	return nil
 }
 
+func (x *AnsweredRequest) GetStandings() []*PoolStanding {
+	if x != nil {
+		return x.Standings
+	}
+	return nil
+}
+
+type PoolStanding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Dotted id of the pool.
+	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Answers that it accounts for.
+	Known uint64 `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	// The same for rotations that stand alike.
+	Digest        uint64 `protobuf:"varint,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolStanding) Reset() {
+	*x = PoolStanding{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolStanding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolStanding) ProtoMessage() {}
+
+func (x *PoolStanding) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolStanding.ProtoReflect.Descriptor instead.
+func (*PoolStanding) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PoolStanding) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *PoolStanding) GetKnown() uint64 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
+func (x *PoolStanding) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+type RotationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Dotted id of the pool.
+	Pool          string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotationRequest) Reset() {
+	*x = RotationRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotationRequest) ProtoMessage() {}
+
+func (x *RotationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotationRequest.ProtoReflect.Descriptor instead.
+func (*RotationRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RotationRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+type RotationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The called node knows the pool.
+	Found bool   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	Known uint64 `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	// Those that take part, the one whose last answer is oldest first.
+	Nodes         []*RotationNode `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotationResponse) Reset() {
+	*x = RotationResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotationResponse) ProtoMessage() {}
+
+func (x *RotationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotationResponse.ProtoReflect.Descriptor instead.
+func (*RotationResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RotationResponse) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
+func (x *RotationResponse) GetKnown() uint64 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
+func (x *RotationResponse) GetNodes() []*RotationNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type RotationNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lnn   int32                  `protobuf:"varint,1,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// How far its next answer lies after the one that is next of all.
+	Ahead  uint64 `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	Recent bool   `protobuf:"varint,3,opt,name=recent,proto3" json:"recent,omitempty"`
+	// Takes part in the order; otherwise only its address counts.
+	Taking bool `protobuf:"varint,4,opt,name=taking,proto3" json:"taking,omitempty"`
+	// Which of its addresses comes next, if has_next.
+	Next          uint32 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
+	HasNext       bool   `protobuf:"varint,6,opt,name=has_next,json=hasNext,proto3" json:"has_next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotationNode) Reset() {
+	*x = RotationNode{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotationNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotationNode) ProtoMessage() {}
+
+func (x *RotationNode) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotationNode.ProtoReflect.Descriptor instead.
+func (*RotationNode) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RotationNode) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *RotationNode) GetAhead() uint64 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *RotationNode) GetRecent() bool {
+	if x != nil {
+		return x.Recent
+	}
+	return false
+}
+
+func (x *RotationNode) GetTaking() bool {
+	if x != nil {
+		return x.Taking
+	}
+	return false
+}
+
+func (x *RotationNode) GetNext() uint32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *RotationNode) GetHasNext() bool {
+	if x != nil {
+		return x.HasNext
+	}
+	return false
+}
+
 type PoolAnswers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Dotted id of the pool.
@@ -448,7 +714,7 @@ type PoolAnswers struct {
 
 func (x *PoolAnswers) Reset() {
 	*x = PoolAnswers{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +726,7 @@ func (x *PoolAnswers) String() string {
 func (*PoolAnswers) ProtoMessage() {}
 
 func (x *PoolAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +739,7 @@ func (x *PoolAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolAnswers.ProtoReflect.Descriptor instead.
 func (*PoolAnswers) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PoolAnswers) GetPool() string {
@@ -505,7 +771,7 @@ type AnsweredResponse struct {
 
 func (x *AnsweredResponse) Reset() {
 	*x = AnsweredResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +783,7 @@ func (x *AnsweredResponse) String() string {
 func (*AnsweredResponse) ProtoMessage() {}
 
 func (x *AnsweredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +796,7 @@ func (x *AnsweredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnsweredResponse.ProtoReflect.Descriptor instead.
 func (*AnsweredResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 type AcknowledgeRequest struct {
@@ -544,7 +810,7 @@ type AcknowledgeRequest struct {
 
 func (x *AcknowledgeRequest) Reset() {
 	*x = AcknowledgeRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +822,7 @@ func (x *AcknowledgeRequest) String() string {
 func (*AcknowledgeRequest) ProtoMessage() {}
 
 func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +835,7 @@ func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AcknowledgeRequest) GetNode() string {
@@ -607,7 +873,7 @@ type AcknowledgeResponse struct {
 
 func (x *AcknowledgeResponse) Reset() {
 	*x = AcknowledgeResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +885,7 @@ func (x *AcknowledgeResponse) String() string {
 func (*AcknowledgeResponse) ProtoMessage() {}
 
 func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +898,7 @@ func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgeResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AcknowledgeResponse) GetGranted() bool {
@@ -674,7 +940,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +952,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +965,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConfirmRequest) GetLnn() int32 {
@@ -728,7 +994,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +1006,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +1019,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ConfirmResponse) GetConfirmed() bool {
@@ -786,7 +1052,7 @@ type AliveRequest struct {
 
 func (x *AliveRequest) Reset() {
 	*x = AliveRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1064,7 @@ func (x *AliveRequest) String() string {
 func (*AliveRequest) ProtoMessage() {}
 
 func (x *AliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1077,7 @@ func (x *AliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AliveRequest.ProtoReflect.Descriptor instead.
 func (*AliveRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AliveRequest) GetIncarnation() *Incarnation {
@@ -831,7 +1097,7 @@ type AliveResponse struct {
 
 func (x *AliveResponse) Reset() {
 	*x = AliveResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +1109,7 @@ func (x *AliveResponse) String() string {
 func (*AliveResponse) ProtoMessage() {}
 
 func (x *AliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +1122,7 @@ func (x *AliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AliveResponse.ProtoReflect.Descriptor instead.
 func (*AliveResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AliveResponse) GetHolds() bool {
@@ -882,7 +1148,7 @@ type HookRequest struct {
 
 func (x *HookRequest) Reset() {
 	*x = HookRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +1160,7 @@ func (x *HookRequest) String() string {
 func (*HookRequest) ProtoMessage() {}
 
 func (x *HookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1173,7 @@ func (x *HookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRequest.ProtoReflect.Descriptor instead.
 func (*HookRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HookRequest) GetPhase() string {
@@ -957,7 +1223,7 @@ type HookResponse struct {
 
 func (x *HookResponse) Reset() {
 	*x = HookResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1235,7 @@ func (x *HookResponse) String() string {
 func (*HookResponse) ProtoMessage() {}
 
 func (x *HookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1248,7 @@ func (x *HookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookResponse.ProtoReflect.Descriptor instead.
 func (*HookResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HookResponse) GetOutput() string {
@@ -1014,7 +1280,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1292,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1305,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 type HeldResponse struct {
@@ -1053,7 +1319,7 @@ type HeldResponse struct {
 
 func (x *HeldResponse) Reset() {
 	*x = HeldResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1331,7 @@ func (x *HeldResponse) String() string {
 func (*HeldResponse) ProtoMessage() {}
 
 func (x *HeldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1344,7 @@ func (x *HeldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
 func (*HeldResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeldResponse) GetHeld() []string {
@@ -1105,7 +1371,7 @@ type ChecksRequest struct {
 
 func (x *ChecksRequest) Reset() {
 	*x = ChecksRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1383,7 @@ func (x *ChecksRequest) String() string {
 func (*ChecksRequest) ProtoMessage() {}
 
 func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1396,7 @@ func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksRequest.ProtoReflect.Descriptor instead.
 func (*ChecksRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ChecksRequest) GetPool() string {
@@ -1149,7 +1415,7 @@ type ChecksResponse struct {
 
 func (x *ChecksResponse) Reset() {
 	*x = ChecksResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1427,7 @@ func (x *ChecksResponse) String() string {
 func (*ChecksResponse) ProtoMessage() {}
 
 func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1440,7 @@ func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksResponse.ProtoReflect.Descriptor instead.
 func (*ChecksResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChecksResponse) GetChecks() []*PoolCheck {
@@ -1195,7 +1461,7 @@ type PoolCheck struct {
 
 func (x *PoolCheck) Reset() {
 	*x = PoolCheck{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1473,7 @@ func (x *PoolCheck) String() string {
 func (*PoolCheck) ProtoMessage() {}
 
 func (x *PoolCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1486,7 @@ func (x *PoolCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolCheck.ProtoReflect.Descriptor instead.
 func (*PoolCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PoolCheck) GetPool() string {
@@ -1270,11 +1536,29 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x10\n" +
 	"\x03fit\x18\x03 \x01(\bR\x03fit\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\"\x10\n" +
-	"\x0eSampleResponse\"y\n" +
+	"\x0eSampleResponse\"\xb2\x01\n" +
 	"\x0fAnsweredRequest\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\x05R\x06holder\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x122\n" +
-	"\aanswers\x18\x03 \x03(\v2\x18.holdfast.v1.PoolAnswersR\aanswers\"I\n" +
+	"\aanswers\x18\x03 \x03(\v2\x18.holdfast.v1.PoolAnswersR\aanswers\x127\n" +
+	"\tstandings\x18\x04 \x03(\v2\x19.holdfast.v1.PoolStandingR\tstandings\"P\n" +
+	"\fPoolStanding\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\x04R\x05known\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\x04R\x06digest\"%\n" +
+	"\x0fRotationRequest\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\"o\n" +
+	"\x10RotationResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\x04R\x05known\x12/\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x19.holdfast.v1.RotationNodeR\x05nodes\"\x95\x01\n" +
+	"\fRotationNode\x12\x10\n" +
+	"\x03lnn\x18\x01 \x01(\x05R\x03lnn\x12\x14\n" +
+	"\x05ahead\x18\x02 \x01(\x04R\x05ahead\x12\x16\n" +
+	"\x06recent\x18\x03 \x01(\bR\x06recent\x12\x16\n" +
+	"\x06taking\x18\x04 \x01(\bR\x06taking\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\rR\x04next\x12\x19\n" +
+	"\bhas_next\x18\x06 \x01(\bR\ahasNext\"I\n" +
 	"\vPoolAnswers\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x10\n" +
 	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x14\n" +
@@ -1324,10 +1608,11 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06checks\x18\x01 \x03(\v2\x16.holdfast.v1.PoolCheckR\x06checks\"N\n" +
 	"\tPoolCheck\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12-\n" +
-	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state2\xa7\x04\n" +
+	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state2\xf0\x04\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
-	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12P\n" +
+	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
+	"\bRotation\x12\x1c.holdfast.v1.RotationRequest\x1a\x1d.holdfast.v1.RotationResponse\x12P\n" +
 	"\vAcknowledge\x12\x1f.holdfast.v1.AcknowledgeRequest\x1a .holdfast.v1.AcknowledgeResponse\x12D\n" +
 	"\aConfirm\x12\x1b.holdfast.v1.ConfirmRequest\x1a\x1c.holdfast.v1.ConfirmResponse\x12>\n" +
 	"\x05Alive\x12\x19.holdfast.v1.AliveRequest\x1a\x1a.holdfast.v1.AliveResponse\x12;\n" +
@@ -1347,7 +1632,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1355,58 +1640,66 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*Fitness)(nil),             // 3: holdfast.v1.Fitness
 	(*SampleResponse)(nil),      // 4: holdfast.v1.SampleResponse
 	(*AnsweredRequest)(nil),     // 5: holdfast.v1.AnsweredRequest
-	(*PoolAnswers)(nil),         // 6: holdfast.v1.PoolAnswers
-	(*AnsweredResponse)(nil),    // 7: holdfast.v1.AnsweredResponse
-	(*AcknowledgeRequest)(nil),  // 8: holdfast.v1.AcknowledgeRequest
-	(*AcknowledgeResponse)(nil), // 9: holdfast.v1.AcknowledgeResponse
-	(*ConfirmRequest)(nil),      // 10: holdfast.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),     // 11: holdfast.v1.ConfirmResponse
-	(*AliveRequest)(nil),        // 12: holdfast.v1.AliveRequest
-	(*AliveResponse)(nil),       // 13: holdfast.v1.AliveResponse
-	(*HookRequest)(nil),         // 14: holdfast.v1.HookRequest
-	(*HookResponse)(nil),        // 15: holdfast.v1.HookResponse
-	(*HeldRequest)(nil),         // 16: holdfast.v1.HeldRequest
-	(*HeldResponse)(nil),        // 17: holdfast.v1.HeldResponse
-	(*ChecksRequest)(nil),       // 18: holdfast.v1.ChecksRequest
-	(*ChecksResponse)(nil),      // 19: holdfast.v1.ChecksResponse
-	(*PoolCheck)(nil),           // 20: holdfast.v1.PoolCheck
-	nil,                         // 21: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 22: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 23: holdfast.v1.CheckState
+	(*PoolStanding)(nil),        // 6: holdfast.v1.PoolStanding
+	(*RotationRequest)(nil),     // 7: holdfast.v1.RotationRequest
+	(*RotationResponse)(nil),    // 8: holdfast.v1.RotationResponse
+	(*RotationNode)(nil),        // 9: holdfast.v1.RotationNode
+	(*PoolAnswers)(nil),         // 10: holdfast.v1.PoolAnswers
+	(*AnsweredResponse)(nil),    // 11: holdfast.v1.AnsweredResponse
+	(*AcknowledgeRequest)(nil),  // 12: holdfast.v1.AcknowledgeRequest
+	(*AcknowledgeResponse)(nil), // 13: holdfast.v1.AcknowledgeResponse
+	(*ConfirmRequest)(nil),      // 14: holdfast.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),     // 15: holdfast.v1.ConfirmResponse
+	(*AliveRequest)(nil),        // 16: holdfast.v1.AliveRequest
+	(*AliveResponse)(nil),       // 17: holdfast.v1.AliveResponse
+	(*HookRequest)(nil),         // 18: holdfast.v1.HookRequest
+	(*HookResponse)(nil),        // 19: holdfast.v1.HookResponse
+	(*HeldRequest)(nil),         // 20: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 21: holdfast.v1.HeldResponse
+	(*ChecksRequest)(nil),       // 22: holdfast.v1.ChecksRequest
+	(*ChecksResponse)(nil),      // 23: holdfast.v1.ChecksResponse
+	(*PoolCheck)(nil),           // 24: holdfast.v1.PoolCheck
+	nil,                         // 25: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 26: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 27: holdfast.v1.CheckState
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	22, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	6,  // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
-	22, // 5: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	22, // 6: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	22, // 7: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	21, // 8: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	20, // 9: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	23, // 10: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	0,  // 11: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 12: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	8,  // 13: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
-	10, // 14: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
-	12, // 15: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
-	14, // 16: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	16, // 17: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	18, // 18: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	4,  // 19: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	7,  // 20: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	9,  // 21: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
-	11, // 22: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
-	13, // 23: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
-	15, // 24: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	17, // 25: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	19, // 26: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	19, // [19:27] is the sub-list for method output_type
-	11, // [11:19] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	26, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	10, // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
+	6,  // 5: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
+	9,  // 6: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
+	26, // 7: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	26, // 8: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	26, // 9: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	25, // 10: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	24, // 11: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
+	27, // 12: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	0,  // 13: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 14: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	7,  // 15: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	12, // 16: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
+	14, // 17: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
+	16, // 18: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
+	18, // 19: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	20, // 20: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	22, // 21: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	4,  // 22: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	11, // 23: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	8,  // 24: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	13, // 25: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
+	15, // 26: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
+	17, // 27: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
+	19, // 28: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	21, // 29: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	23, // 30: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	22, // [22:31] is the sub-list for method output_type
+	13, // [13:22] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1421,7 +1714,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

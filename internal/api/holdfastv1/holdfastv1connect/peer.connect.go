@@ -41,6 +41,8 @@ const (
 	PeerSampleProcedure = "/holdfast.v1.Peer/Sample"
 	// PeerAnsweredProcedure is the fully-qualified name of the Peer's Answered RPC.
 	PeerAnsweredProcedure = "/holdfast.v1.Peer/Answered"
+	// PeerRotationProcedure is the fully-qualified name of the Peer's Rotation RPC.
+	PeerRotationProcedure = "/holdfast.v1.Peer/Rotation"
 	// PeerAcknowledgeProcedure is the fully-qualified name of the Peer's Acknowledge RPC.
 	PeerAcknowledgeProcedure = "/holdfast.v1.Peer/Acknowledge"
 	// PeerConfirmProcedure is the fully-qualified name of the Peer's Confirm RPC.
@@ -61,6 +63,8 @@ type PeerClient interface {
 	Sample(context.Context, *holdfastv1.SampleRequest) (*holdfastv1.SampleResponse, error)
 	// Answered tells another holder of service addresses which nodes the caller has given out.
 	Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error)
+	// Rotation asks another holder where the rotation of a pool stands.
+	Rotation(context.Context, *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error)
 	// Acknowledge asks an observer to acknowledge the caller.
 	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
 	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
@@ -96,6 +100,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			httpClient,
 			baseURL+PeerAnsweredProcedure,
 			connect.WithSchema(peerMethods.ByName("Answered")),
+			connect.WithClientOptions(opts...),
+		),
+		rotation: connect.NewClient[holdfastv1.RotationRequest, holdfastv1.RotationResponse](
+			httpClient,
+			baseURL+PeerRotationProcedure,
+			connect.WithSchema(peerMethods.ByName("Rotation")),
 			connect.WithClientOptions(opts...),
 		),
 		acknowledge: connect.NewClient[holdfastv1.AcknowledgeRequest, holdfastv1.AcknowledgeResponse](
@@ -141,6 +151,7 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 type peerClient struct {
 	sample      *connect.Client[holdfastv1.SampleRequest, holdfastv1.SampleResponse]
 	answered    *connect.Client[holdfastv1.AnsweredRequest, holdfastv1.AnsweredResponse]
+	rotation    *connect.Client[holdfastv1.RotationRequest, holdfastv1.RotationResponse]
 	acknowledge *connect.Client[holdfastv1.AcknowledgeRequest, holdfastv1.AcknowledgeResponse]
 	confirm     *connect.Client[holdfastv1.ConfirmRequest, holdfastv1.ConfirmResponse]
 	alive       *connect.Client[holdfastv1.AliveRequest, holdfastv1.AliveResponse]
@@ -161,6 +172,15 @@ func (c *peerClient) Sample(ctx context.Context, req *holdfastv1.SampleRequest) 
 // Answered calls holdfast.v1.Peer.Answered.
 func (c *peerClient) Answered(ctx context.Context, req *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error) {
 	response, err := c.answered.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Rotation calls holdfast.v1.Peer.Rotation.
+func (c *peerClient) Rotation(ctx context.Context, req *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error) {
+	response, err := c.rotation.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -227,6 +247,8 @@ type PeerHandler interface {
 	Sample(context.Context, *holdfastv1.SampleRequest) (*holdfastv1.SampleResponse, error)
 	// Answered tells another holder of service addresses which nodes the caller has given out.
 	Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error)
+	// Rotation asks another holder where the rotation of a pool stands.
+	Rotation(context.Context, *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error)
 	// Acknowledge asks an observer to acknowledge the caller.
 	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
 	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
@@ -258,6 +280,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		PeerAnsweredProcedure,
 		svc.Answered,
 		connect.WithSchema(peerMethods.ByName("Answered")),
+		connect.WithHandlerOptions(opts...),
+	)
+	peerRotationHandler := connect.NewUnaryHandlerSimple(
+		PeerRotationProcedure,
+		svc.Rotation,
+		connect.WithSchema(peerMethods.ByName("Rotation")),
 		connect.WithHandlerOptions(opts...),
 	)
 	peerAcknowledgeHandler := connect.NewUnaryHandlerSimple(
@@ -302,6 +330,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerSampleHandler.ServeHTTP(w, r)
 		case PeerAnsweredProcedure:
 			peerAnsweredHandler.ServeHTTP(w, r)
+		case PeerRotationProcedure:
+			peerRotationHandler.ServeHTTP(w, r)
 		case PeerAcknowledgeProcedure:
 			peerAcknowledgeHandler.ServeHTTP(w, r)
 		case PeerConfirmProcedure:
@@ -329,6 +359,10 @@ func (UnimplementedPeerHandler) Sample(context.Context, *holdfastv1.SampleReques
 
 func (UnimplementedPeerHandler) Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Answered is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Rotation(context.Context, *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Rotation is not implemented"))
 }
 
 func (UnimplementedPeerHandler) Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error) {
