@@ -19,6 +19,7 @@ var deciding = []string{
 	"internal/verdict/machine.go",
 	"internal/verdict/damping.go",
 	"internal/verdict/verdict.go",
+	"internal/store/reconfigure.go",
 	"internal/address/plan.go",
 	"internal/address/plan_routing.go",
 	"internal/address/schedule.go",

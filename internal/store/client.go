@@ -58,8 +58,9 @@ type client struct {
 	writers string // of this client's commit slots: /holdfast/CLUSTER/writers/RANDOM/
 	metrics *metrics
 
-	members []*member
-	current atomic.Int64 // index of the member that calls try first
+	known   sync.Mutex                // held while the members are exchanged
+	all     atomic.Pointer[[]*member] // never empty
+	current atomic.Pointer[member]    // the member that calls try first
 	slots   slots
 
 	ctx     context.Context // ends at Close
@@ -72,7 +73,6 @@ type client struct {
 
 // member is one endpoint.
 type member struct {
-	index    int
 	endpoint string
 	conn     *grpc.ClientConn
 	kv       etcdserverpb.KVClient
@@ -87,7 +87,7 @@ type member struct {
 }
 
 // Open returns a Store over the members at the endpoints. It does not wait for them: calls do.
-func Open(options Options) (Store, error) {
+func Open(options Options) (Client, error) {
 	c := &client{options: options, log: options.Logger}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -107,9 +107,6 @@ func Open(options Options) (Store, error) {
 	if options.Cluster == "" || strings.ContainsAny(options.Cluster, "/\x00") {
 		return nil, fmt.Errorf("opening the store: %q cannot be a cluster name", options.Cluster)
 	}
-	if len(options.Endpoints) == 0 || len(options.Endpoints) > maxEndpoints {
-		return nil, fmt.Errorf("opening the store: %d endpoints, expected 1 to %d", len(options.Endpoints), maxEndpoints)
-	}
 	random := make([]byte, 8)
 	if _, err := rand.Read(random); err != nil {
 		return nil, fmt.Errorf("naming this writer: %w", err)
@@ -120,28 +117,18 @@ func Open(options Options) (Store, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	var err error
 	c.metrics, err = newMetrics(options.Registerer)
-	for i, endpoint := range options.Endpoints {
-		if err != nil {
-			break
-		}
-		var m *member
-		if m, err = c.dial(i, endpoint); err == nil {
-			c.members = append(c.members, m)
-		}
+	if err == nil {
+		err = c.SetEndpoints(options.Endpoints)
 	}
 	if err != nil {
 		c.stop()
-		return nil, errors.Join(err, c.closeConns())
+		return nil, err
 	}
 	c.running.Go(c.watchOver)
 	return c, nil
 }
 
-func (c *client) dial(index int, endpoint string) (*member, error) {
-	address, err := hostPort(endpoint)
-	if err != nil {
-		return nil, err
-	}
+func (c *client) dial(address string) (*member, error) {
 	settings := c.options.TLS.Clone()
 	settings.MinVersion = max(settings.MinVersion, tls.VersionTLS13)
 	conn, err := grpc.NewClient("passthrough:///"+address,
@@ -156,9 +143,9 @@ func (c *client) dial(index int, endpoint string) (*member, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("opening the store at %s: %w", endpoint, err)
+		return nil, fmt.Errorf("opening the store at %s: %w", address, err)
 	}
-	m := &member{index: index, endpoint: address, conn: conn,
+	m := &member{endpoint: address, conn: conn,
 		kv: etcdserverpb.NewKVClient(conn), lease: etcdserverpb.NewLeaseClient(conn),
 		watch: etcdserverpb.NewWatchClient(conn), status: etcdserverpb.NewMaintenanceClient(conn)}
 	m.good, m.giveUp = context.WithCancel(c.ctx)
@@ -206,13 +193,11 @@ func (m *member) abandon(parent context.Context) {
 	m.good, m.giveUp = context.WithCancel(parent)
 }
 
-// preferred returns the member that calls try first.
-func (c *client) preferred() *member { return c.members[c.current.Load()] }
-
-// avoid makes another member the first choice, if m still is it.
-func (c *client) avoid(m *member) {
-	next := int64((m.index + 1) % len(c.members))
-	c.current.CompareAndSwap(int64(m.index), next)
+// leave ends the streams on a member for good.
+func (m *member) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.giveUp()
 }
 
 // Close implements Store.
@@ -226,12 +211,14 @@ func (c *client) Close() error {
 	c.stop()
 	c.running.Wait()
 	c.metrics.unregister()
+	c.known.Lock()
+	defer c.known.Unlock()
 	return c.closeConns()
 }
 
 func (c *client) closeConns() error {
 	var errs []error
-	for _, m := range c.members {
+	for _, m := range c.members() {
 		errs = append(errs, m.conn.Close())
 	}
 	return errors.Join(errs...)

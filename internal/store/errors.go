@@ -25,6 +25,8 @@ var (
 	ErrInvalid = errors.New("the store cannot take this request")
 	// ErrTooMany: a List found more than MaxListEntries.
 	ErrTooMany = errors.New("too many records under one prefix")
+	// ErrRemoved: the other members have removed this one; its data is of no use any more.
+	ErrRemoved = errors.New("the member was removed from the store")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("the store has been closed")
 	// ErrDamaged: a record's value is not what its key promises.

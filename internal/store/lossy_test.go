@@ -120,7 +120,7 @@ func TestCommitsOverALossyNetwork(t *testing.T) {
 	if err := c.ensureLease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	honest := c.members[0].kv
+	honest := c.members()[0].kv
 	rival, err := Open(c.options)
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +129,8 @@ func TestCommitsOverALossyNetwork(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			lossy := &lossyKV{KVClient: honest, t: t, random: rand.New(rand.NewPCG(seed, 1))}
-			c.members[0].kv = lossy
-			defer func() { c.members[0].kv = honest }()
+			c.members()[0].kv = lossy
+			defer func() { c.members()[0].kv = honest }()
 			playLossy(t, c, rival, lossy, fmt.Sprint("lossy/", seed, "/"))
 		})
 	}
@@ -260,7 +260,7 @@ func TestSlotsVanishWithTheirWriter(t *testing.T) {
 	defer other.Close()
 	slotsLeft := func() int {
 		under := []byte("/holdfast/test/writers/")
-		response, err := other.(*client).members[0].kv.Range(t.Context(), &etcdserverpb.RangeRequest{Key: under, RangeEnd: rangeEnd(under)})
+		response, err := other.(*client).members()[0].kv.Range(t.Context(), &etcdserverpb.RangeRequest{Key: under, RangeEnd: rangeEnd(under)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +290,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.members[0].kv.Compact(t.Context(), &etcdserverpb.CompactionRequest{Revision: last}); err != nil {
+	if _, err := c.members()[0].kv.Compact(t.Context(), &etcdserverpb.CompactionRequest{Revision: last}); err != nil {
 		t.Fatal(err)
 	}
 	batch := <-c.Watch(t.Context(), "", first+1)
@@ -371,8 +371,8 @@ func TestSlowStoreIsUsable(t *testing.T) {
 	if err := c.ensureLease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	slow := &slowKV{KVClient: c.members[0].kv, delay: 4 * tryTimeoutMin}
-	c.members[0].kv = slow
+	slow := &slowKV{KVClient: c.members()[0].kv, delay: 4 * tryTimeoutMin}
+	c.members()[0].kv = slow
 	first, err := c.Commit(t.Context(), Txn{If: []Condition{Absent("a")}, Then: []Op{Put{Key: "a"}}})
 	if err != nil {
 		t.Fatalf("after %d tries: %v", slow.tries, err)

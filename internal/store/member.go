@@ -66,6 +66,9 @@ type MemberOptions struct {
 	Peers map[string]string // all members: name -> "host:port" for traffic between members. 1, 3 or 5 are sensible
 	// Cluster is the cluster's name; members of different clusters refuse each other.
 	Cluster string
+	// Joining: the member was added to a store that runs (AddLearner), and this is its first start. Without it, and without
+	// data, the member founds a store together with all of Peers.
+	Joining bool
 
 	ListenPeer   []string // "address:port"; default: this member's entry of Peers
 	ListenClient []string // "address:port", at least one
@@ -176,6 +179,9 @@ func (m *Member) config() (*embed.Config, error) {
 		members = append(members, name+"="+u.String())
 	}
 	c.InitialCluster = strings.Join(members, ",")
+	if o.Joining {
+		c.ClusterState = embed.ClusterStateFlagExisting
+	}
 	listenPeer := o.ListenPeer
 	if len(listenPeer) == 0 {
 		listenPeer = []string{peer}
@@ -216,6 +222,10 @@ func (m *Member) attend() {
 	case err := <-m.etcd.Err():
 		m.fail(fmt.Errorf("a listener ended: %w", err))
 	case <-m.etcd.Server.StopNotify():
+		if m.etcd.Server.IsIDRemoved(m.ID()) {
+			m.fail(ErrRemoved)
+			return
+		}
 		m.fail(errors.New("etcd stopped by itself"))
 	}
 }
@@ -236,13 +246,22 @@ func (m *Member) fail(err error) {
 	if !first || !m.started.Load() {
 		return // StartMember reports what happens while it runs
 	}
-	m.log.Error("the store member on this node has stopped", "member", m.options.Name, "err", m.err)
-	m.options.Board.Set(memberStopped, m.options.Name, m.err.Error(), time.Now())
-	if errors.Is(m.err, ErrFull) {
-		m.options.Board.Set(full, m.options.Name, m.err.Error(), time.Now())
-	}
+	m.report(m.err)
 	m.stopOnce.Do(func() { close(m.stopped) })
 	go func() { _ = m.shutDown() }() // Close waits for it and gives its error
+}
+
+// report says why the member is not there. That it was removed is what somebody wanted.
+func (m *Member) report(err error) {
+	if errors.Is(err, ErrRemoved) {
+		m.log.Info("the store member on this node was removed", "member", m.options.Name)
+		return
+	}
+	m.log.Error("the store member on this node has stopped", "member", m.options.Name, "err", err)
+	m.options.Board.Set(memberStopped, m.options.Name, err.Error(), time.Now())
+	if errors.Is(err, ErrFull) {
+		m.options.Board.Set(full, m.options.Name, err.Error(), time.Now())
+	}
 }
 
 // Ready is closed once the member has taken part in a majority.

@@ -126,8 +126,10 @@ type Health struct {
 type MemberHealth struct {
 	Endpoint  string
 	Name      string // empty when unknown
+	ID        uint64 // etcd's number for it; zero when unknown
 	Reachable bool
 	Leader    bool
+	Learner   bool // it is on its way in and has no vote yet
 	SizeBytes int64
 	Problem   string // why it is not reachable; empty when it is
 }

@@ -59,7 +59,7 @@ func (c *client) try(ctx context.Context, what string, call func(context.Context
 			last = fmt.Errorf("%s: %w", m.endpoint, err) // the caller's own deadline says least about the store
 		}
 		c.avoid(m)
-		if tries%len(c.members) == 0 {
+		if tries%len(c.members()) == 0 {
 			if !sleep(ctx, pause) {
 				break
 			}

@@ -57,7 +57,8 @@ func (c *client) watchOver() {
 // probeRound asks the members in use, and for each that is silent looks for one that is not.
 func (c *client) probeRound() (answered bool, took time.Duration) {
 	took = probeTimeout
-	for _, m := range c.members {
+	members := c.members()
+	for _, m := range members {
 		if m != c.preferred() && m.watches.Load() == 0 {
 			continue
 		}
@@ -65,14 +66,14 @@ func (c *client) probeRound() (answered bool, took time.Duration) {
 			answered, took = true, min(t, took)
 			continue
 		}
-		for i := 1; i < len(c.members); i++ {
-			other := c.members[(m.index+i)%len(c.members)]
+		for i := 1; i < len(members); i++ {
+			other := after(members, m, i)
 			t, ok := c.probe(other)
 			if !ok {
 				continue
 			}
 			c.log.Info("leaving a store member that does not answer", "member", m.endpoint, "for", other.endpoint)
-			c.current.CompareAndSwap(int64(m.index), int64(other.index))
+			c.current.CompareAndSwap(m, other)
 			m.abandon(c.ctx)
 			answered, took = true, min(t, took)
 			break
@@ -147,12 +148,13 @@ func outOfSpace(status *etcdserverpb.StatusResponse) bool {
 
 // Health implements Store.
 func (c *client) Health(ctx context.Context) Health {
-	health := Health{Members: make([]MemberHealth, len(c.members))}
-	leaders := make([]uint64, len(c.members))
-	ids := make([]uint64, len(c.members))
+	members := c.members()
+	health := Health{Members: make([]MemberHealth, len(members))}
+	leaders := make([]uint64, len(members))
+	ids := make([]uint64, len(members))
 	var mu sync.Mutex // guards the totals
 	var group sync.WaitGroup
-	for i, m := range c.members {
+	for i, m := range members {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 			defer cancel()
@@ -161,7 +163,7 @@ func (c *client) Health(ctx context.Context) Health {
 			if err != nil {
 				h.Problem = err.Error()
 			} else {
-				h.Reachable, h.SizeBytes = true, status.DbSize
+				h.Reachable, h.SizeBytes, h.ID, h.Learner = true, status.DbSize, status.Header.MemberId, status.IsLearner
 				ids[i], leaders[i] = status.Header.MemberId, status.Leader
 				h.Leader = status.Leader != 0 && status.Leader == status.Header.MemberId
 				mu.Lock()
@@ -216,7 +218,7 @@ func (c *client) memberNames(ctx context.Context) map[uint64]string {
 	names := map[uint64]string{}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	for _, m := range c.members {
+	for _, m := range c.members() {
 		list, err := etcdserverpb.NewClusterClient(m.conn).MemberList(ctx, &etcdserverpb.MemberListRequest{})
 		if err != nil {
 			continue
