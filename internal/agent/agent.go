@@ -84,7 +84,7 @@ type Agent struct {
 	registry *prometheus.Registry
 	events   *eventLog
 	store    store.Store
-	member   *store.Member
+	seat     *seat
 	edges    edges
 	tenancy  *tenancy
 	tower    *watchtower

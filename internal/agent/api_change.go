@@ -122,20 +122,7 @@ func immovable(old, new *cluster.Config) cluster.Faults {
 	if !slices.Equal(old.Settings.StoreEndpoints, new.Settings.StoreEndpoints) {
 		refuse("cluster.store.endpoints", "the store cannot be exchanged under running agents; stop them, move the data, and change the file of each")
 	}
-	before, after := voterNames(old), voterNames(new)
-	if len(new.Settings.StoreEndpoints) == 0 && !slices.Equal(before, after) {
-		refuse("nodes", fmt.Sprintf("the members of the embedded store would change from %v to %v, which this version cannot do in a running cluster; set `voter: false` on the new nodes", before, after))
-	}
 	return faults
-}
-
-func voterNames(config *cluster.Config) []string {
-	var names []string
-	for _, node := range config.Voters() {
-		names = append(names, node.Name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func storeRefusal(err error) error {

@@ -26,7 +26,7 @@ func (s nodeService) Status(ctx context.Context, _ *holdfastv1.StatusRequest) (*
 	}
 	v := s.view.Load()
 	if v == nil {
-		status.NotServingBecause = "this agent is starting and has not read the configuration from the store yet"
+		status.NotServingBecause = s.seat.starting()
 		return status, nil
 	}
 	status.NotServingBecause = s.loop.serving(v)
@@ -151,8 +151,9 @@ func (s nodeService) storeStatus(ctx context.Context, v *view) *holdfastv1.Store
 	if health.Full {
 		status.Why = "its space is used up: it takes no writes"
 	}
+	status.Change = v.roster.Change
 	for _, m := range health.Members {
-		status.Members = append(status.Members, &holdfastv1.StoreMember{Name: m.Name, Endpoint: m.Endpoint, Healthy: m.Reachable, Why: m.Problem})
+		status.Members = append(status.Members, &holdfastv1.StoreMember{Name: m.Name, Endpoint: m.Endpoint, Healthy: m.Reachable, Why: m.Problem, Learner: m.Learner})
 	}
 	return status
 }

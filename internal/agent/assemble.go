@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
-	"github.com/holdfast/holdfast/internal/identity"
 	"github.com/holdfast/holdfast/internal/load"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure"
@@ -53,6 +51,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 		}),
 		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
 	}
+	a.seat = newSeat(a)
 	a.answers = &answers{Agent: a, rates: map[int]float64{}, agreed: map[int]time.Time{}}
 	a.answers.server = e.names(a.answers.answered)
 	a.registry.MustRegister(collector{a})
@@ -119,18 +118,11 @@ func (a *Agent) applied(_ wish, done applied) {
 // openStore starts this node's member of the store if it hosts one, connects, and makes sure that the store is this cluster's.
 // It waits for the store as long as it takes: without it a starting node knows nothing.
 func (a *Agent) openStore(ctx context.Context, config *cluster.Config) error {
-	endpoints := config.Settings.StoreEndpoints
+	endpoints, embedded := config.Settings.StoreEndpoints, false
 	if len(endpoints) == 0 {
-		voters := config.Voters()
-		for _, node := range voters {
-			endpoint := netip.AddrPortFrom(node.Addresses[0], StoreClientPort).String()
-			if node.LNN == a.self.LNN {
-				endpoints = append([]string{endpoint}, endpoints...) // the nearest first
-				continue
-			}
-			endpoints = append(endpoints, endpoint)
-		}
-		if err := a.startMember(config, voters); err != nil {
+		embedded = true
+		var err error
+		if endpoints, err = a.seat.begin(ctx, config); err != nil {
 			return err
 		}
 	}
@@ -143,6 +135,9 @@ func (a *Agent) openStore(ctx context.Context, config *cluster.Config) error {
 	if a.clusterID, err = a.belong(ctx, client, config.Settings.Name); err != nil {
 		return errors.Join(err, client.Close())
 	}
+	if embedded {
+		a.seat.connected(client)
+	}
 	a.useStore(store.Guard(client, a.clusterID, a.board))
 	return a.seed(ctx, config)
 }
@@ -152,28 +147,6 @@ func (a *Agent) useStore(s store.Store) {
 	a.store = s
 	a.tenancy.store = s
 	a.writer = &writer{store: s, log: a.log, done: a.loop.note, now: a.now, pending: map[string]int64{}, failing: map[string]time.Time{}}
-}
-
-// startMember starts the embedded member if this node is among the voters.
-func (a *Agent) startMember(config *cluster.Config, voters []cluster.Node) error {
-	members := map[string]string{}
-	for _, node := range voters {
-		members[node.Name] = netip.AddrPortFrom(node.Addresses[0], StorePeerPort).String()
-	}
-	if _, hosts := members[a.self.Name]; !hosts {
-		return nil
-	}
-	member, err := store.StartMember(store.MemberOptions{
-		Name: a.self.Name, Dir: filepath.Join(a.options.Dir, storeDir), Cluster: config.Settings.Name, Peers: members,
-		ListenClient: []string{net.JoinHostPort(a.self.Addresses[0].String(), strconv.Itoa(StoreClientPort))},
-		Files:        store.Files{AuthorityCert: a.identity.Paths.AuthorityCert, NodeCert: a.identity.Paths.NodeCert, NodeKey: a.identity.Paths.NodeKey, ServerName: identity.ServerName},
-		Logger:       a.log, Board: a.board,
-	})
-	if err != nil {
-		return fmt.Errorf("starting this node's member of the store: %w", err)
-	}
-	a.member = member
-	return nil
 }
 
 // storePause is the time between two tries to reach the store at start.
@@ -250,11 +223,7 @@ func (a *Agent) closeStore() {
 			a.log.Warn("closing the store", "error", err)
 		}
 	}
-	if a.member != nil {
-		if err := a.member.Close(); err != nil {
-			a.log.Warn("stopping this node's member of the store", "error", err)
-		}
-	}
+	a.seat.close()
 }
 
 // How long a stopping agent waits for what it holds to move away.
@@ -287,6 +256,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 		a.loop.run(ctx, a.store.Watch(ctx, "", 0))
 		return errors.New("the watch of the store ended")
 	})
+	run("members of the store", void(a.seat.run))
 	run("systemd", void(a.notifySystemd))
 	run("certificates", void(a.watchIdentity))
 	var err error

@@ -185,6 +185,7 @@ func (l *loop) ownReport() memberRecord {
 		HoldDownMS: past.holdDown.Milliseconds(), LeaseMS: l.tenancy.Span().lease().Milliseconds(),
 		Waiting: l.waiting(), StateSinceMS: l.ownStateSince(),
 	}
+	report.StoreMember, report.StoreFault = l.seat.says()
 	if l.applier.Last().generation == l.generation {
 		report.ConfigRevision = l.replica.configRevision
 	} else if old, known := l.replica.members[l.self.LNN]; known {

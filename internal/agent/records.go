@@ -54,6 +54,8 @@ type memberRecord struct {
 	LeaseMS        int64              `json:"lease_ms"`                 // how long its lease lasts
 	Waiting        string             `json:"waiting,omitempty"`        // what it waits for before it is ready
 	StateSinceMS   int64              `json:"state_since_ms,omitempty"` // since when it is what it is, by its wall clock in Unix milliseconds; 0: it does not know
+	StoreMember    string             `json:"store_member,omitempty"`   // the member of the embedded store whose data it has
+	StoreFault     string             `json:"store_fault,omitempty"`    // why that one does not run
 }
 
 // equal reports whether two reports say the same.

@@ -27,6 +27,8 @@ type replica struct {
 	drains         map[int]drainRecord
 	outages        map[int]outageRecord
 	trusts         map[int]trustRecord
+	roster         rosterRecord
+	rosterRevision int64 // zero: nobody has written it yet
 
 	foreign map[string]string // keys that could not be read, and why; kept as they are
 }
@@ -111,6 +113,8 @@ func (r *replica) put(entry store.Entry, now time.Time) error {
 		return putByNode(r.outages, entry, keyOutage)
 	case strings.HasPrefix(key, keyTrust):
 		return putByNode(r.trusts, entry, keyTrust)
+	case key == keyRoster:
+		return r.putRoster(entry)
 	case key == store.ClusterIDKey, strings.HasPrefix(key, keyIncarnation):
 		return nil // the one belongs to the store's guard, the others are only read when a number is drawn
 	}

@@ -17,6 +17,8 @@ type view struct {
 	members          map[int]memberEntry
 	poolRevisions    map[cluster.PoolID]int64
 	serviceRevisions map[steering.ServiceKey]int64
+	roster           rosterRecord
+	rosterRevision   int64
 	ready            bool
 	waiting          string // for what, while it is not ready
 	since            map[sinceKey]sinceEntry
@@ -43,6 +45,7 @@ func (l *loop) publish(w *steering.World, standing tenure.Standing, incarnation 
 	}
 	l.view.Store(&view{
 		poolRevisions: poolRevisions, serviceRevisions: serviceRevisions, ready: l.ready(), waiting: l.waiting(), since: l.since.snapshot(),
+		roster: l.replica.roster, rosterRevision: l.replica.rosterRevision,
 		world: w, configRevision: l.replica.configRevision, storeRevision: l.replica.revision, members: members,
 		standing: standing, incarnation: incarnation, applied: last, generation: l.generation, at: now,
 	})

@@ -98,6 +98,9 @@ func storeText(s *pb.StoreStatus) string {
 			text += ": " + s.Why
 		}
 	}
+	if s.Change != "" {
+		text += "; its members change: " + s.Change
+	}
 	return text
 }
 

@@ -1275,9 +1275,11 @@ type StoreStatus struct {
 	// Name of the member that leads; empty when none does.
 	Leader string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
 	// Whether a quorum answers.
-	Healthy       bool   `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Why           string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
-	Revision      int64  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
+	Healthy  bool   `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Why      string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	Revision int64  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
+	// What the change of the embedded store's members does or waits for; empty when they are those of the configuration.
+	Change        string `protobuf:"bytes,7,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1354,12 +1356,21 @@ func (x *StoreStatus) GetRevision() int64 {
 	return 0
 }
 
+func (x *StoreStatus) GetChange() string {
+	if x != nil {
+		return x.Change
+	}
+	return ""
+}
+
 type StoreMember struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Endpoint      string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
-	Healthy       bool                   `protobuf:"varint,3,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Endpoint string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	Healthy  bool                   `protobuf:"varint,3,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Why      string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	// It is on its way in and has no vote yet.
+	Learner       bool `protobuf:"varint,5,opt,name=learner,proto3" json:"learner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,6 +1431,13 @@ func (x *StoreMember) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *StoreMember) GetLearner() bool {
+	if x != nil {
+		return x.Learner
+	}
+	return false
 }
 
 // FailureDetection says how a node's death is noticed, and the gap that clients must expect.
@@ -4909,22 +4927,24 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04info\x10\x00\x12\v\n" +
 	"\awarning\x10\x01\x12\t\n" +
 	"\x05error\x10\x02\x12\f\n" +
-	"\bcritical\x10\x03\"\xf8\x01\n" +
+	"\bcritical\x10\x03\"\x90\x02\n" +
 	"\vStoreStatus\x121\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1d.holdfast.v1.StoreStatus.ModeR\x04mode\x122\n" +
 	"\amembers\x18\x02 \x03(\v2\x18.holdfast.v1.StoreMemberR\amembers\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x18\n" +
 	"\ahealthy\x18\x04 \x01(\bR\ahealthy\x12\x10\n" +
 	"\x03why\x18\x05 \x01(\tR\x03why\x12\x1a\n" +
-	"\brevision\x18\x06 \x01(\x03R\brevision\"\"\n" +
+	"\brevision\x18\x06 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06change\x18\a \x01(\tR\x06change\"\"\n" +
 	"\x04Mode\x12\f\n" +
 	"\bembedded\x10\x00\x12\f\n" +
-	"\bexternal\x10\x01\"i\n" +
+	"\bexternal\x10\x01\"\x83\x01\n" +
 	"\vStoreMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\xdc\x01\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12\x18\n" +
+	"\alearner\x18\x05 \x01(\bR\alearner\"\xdc\x01\n" +
 	"\x10FailureDetection\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1f\n" +
 	"\vinterval_ms\x18\x02 \x01(\x03R\n" +

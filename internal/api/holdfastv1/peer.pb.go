@@ -1503,6 +1503,184 @@ func (x *PoolCheck) GetState() *CheckState {
 	return nil
 }
 
+type RosterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterRequest) Reset() {
+	*x = RosterRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterRequest) ProtoMessage() {}
+
+func (x *RosterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
+func (*RosterRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+}
+
+type RosterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the called node belongs to a store; one that does not is new.
+	Belongs bool `protobuf:"varint,1,opt,name=belongs,proto3" json:"belongs,omitempty"`
+	// "address:port" for traffic between members, of each host of the store in the called node's configuration.
+	Hosts []string `protobuf:"bytes,2,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// The members that the store has, as far as the called node knows.
+	Members       []*RosterMember `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterResponse) Reset() {
+	*x = RosterResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterResponse) ProtoMessage() {}
+
+func (x *RosterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
+func (*RosterResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RosterResponse) GetBelongs() bool {
+	if x != nil {
+		return x.Belongs
+	}
+	return false
+}
+
+func (x *RosterResponse) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *RosterResponse) GetMembers() []*RosterMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type RosterMember struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The member's number in hexadecimal digits.
+	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// "address:port" for traffic between members.
+	Peer string `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`
+	// It is on its way in and has no vote yet.
+	Learner       bool `protobuf:"varint,4,opt,name=learner,proto3" json:"learner,omitempty"`
+	Started       bool `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterMember) Reset() {
+	*x = RosterMember{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterMember) ProtoMessage() {}
+
+func (x *RosterMember) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
+func (*RosterMember) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RosterMember) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RosterMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RosterMember) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *RosterMember) GetLearner() bool {
+	if x != nil {
+		return x.Learner
+	}
+	return false
+}
+
+func (x *RosterMember) GetStarted() bool {
+	if x != nil {
+		return x.Started
+	}
+	return false
+}
+
 var File_holdfast_v1_peer_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_peer_proto_rawDesc = "" +
@@ -1608,7 +1786,18 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06checks\x18\x01 \x03(\v2\x16.holdfast.v1.PoolCheckR\x06checks\"N\n" +
 	"\tPoolCheck\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12-\n" +
-	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state2\xf0\x04\n" +
+	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state\"\x0f\n" +
+	"\rRosterRequest\"u\n" +
+	"\x0eRosterResponse\x12\x18\n" +
+	"\abelongs\x18\x01 \x01(\bR\abelongs\x12\x14\n" +
+	"\x05hosts\x18\x02 \x03(\tR\x05hosts\x123\n" +
+	"\amembers\x18\x03 \x03(\v2\x19.holdfast.v1.RosterMemberR\amembers\"z\n" +
+	"\fRosterMember\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
+	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\xb3\x05\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
@@ -1616,7 +1805,8 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\vAcknowledge\x12\x1f.holdfast.v1.AcknowledgeRequest\x1a .holdfast.v1.AcknowledgeResponse\x12D\n" +
 	"\aConfirm\x12\x1b.holdfast.v1.ConfirmRequest\x1a\x1c.holdfast.v1.ConfirmResponse\x12>\n" +
 	"\x05Alive\x12\x19.holdfast.v1.AliveRequest\x1a\x1a.holdfast.v1.AliveResponse\x12;\n" +
-	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12;\n" +
+	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12A\n" +
+	"\x06Roster\x12\x1a.holdfast.v1.RosterRequest\x1a\x1b.holdfast.v1.RosterResponse\x12;\n" +
 	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12A\n" +
 	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
@@ -1632,7 +1822,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1659,47 +1849,53 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*ChecksRequest)(nil),       // 22: holdfast.v1.ChecksRequest
 	(*ChecksResponse)(nil),      // 23: holdfast.v1.ChecksResponse
 	(*PoolCheck)(nil),           // 24: holdfast.v1.PoolCheck
-	nil,                         // 25: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 26: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 27: holdfast.v1.CheckState
+	(*RosterRequest)(nil),       // 25: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 26: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 27: holdfast.v1.RosterMember
+	nil,                         // 28: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 29: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 30: holdfast.v1.CheckState
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	26, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	29, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	10, // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
 	6,  // 5: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
 	9,  // 6: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	26, // 7: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	26, // 8: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	26, // 9: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	25, // 10: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	29, // 7: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	29, // 8: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	29, // 9: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	28, // 10: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
 	24, // 11: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	27, // 12: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	0,  // 13: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 14: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	7,  // 15: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	12, // 16: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
-	14, // 17: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
-	16, // 18: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
-	18, // 19: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	20, // 20: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	22, // 21: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	4,  // 22: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	11, // 23: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	8,  // 24: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	13, // 25: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
-	15, // 26: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
-	17, // 27: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
-	19, // 28: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	21, // 29: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	23, // 30: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	22, // [22:31] is the sub-list for method output_type
-	13, // [13:22] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	30, // 12: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	27, // 13: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	0,  // 14: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 15: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	7,  // 16: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	12, // 17: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
+	14, // 18: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
+	16, // 19: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
+	18, // 20: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	25, // 21: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	20, // 22: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	22, // 23: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	4,  // 24: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	11, // 25: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	8,  // 26: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	13, // 27: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
+	15, // 28: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
+	17, // 29: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
+	19, // 30: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	26, // 31: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	21, // 32: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	23, // 33: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	24, // [24:34] is the sub-list for method output_type
+	14, // [14:24] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1714,7 +1910,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -51,6 +51,8 @@ const (
 	PeerAliveProcedure = "/holdfast.v1.Peer/Alive"
 	// PeerHookProcedure is the fully-qualified name of the Peer's Hook RPC.
 	PeerHookProcedure = "/holdfast.v1.Peer/Hook"
+	// PeerRosterProcedure is the fully-qualified name of the Peer's Roster RPC.
+	PeerRosterProcedure = "/holdfast.v1.Peer/Roster"
 	// PeerHeldProcedure is the fully-qualified name of the Peer's Held RPC.
 	PeerHeldProcedure = "/holdfast.v1.Peer/Held"
 	// PeerChecksProcedure is the fully-qualified name of the Peer's Checks RPC.
@@ -73,6 +75,9 @@ type PeerClient interface {
 	Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
+	// Roster says what the called node knows of the embedded store. A node that starts for the first time asks it, before it founds
+	// a store with the others or joins one. Any node with a certificate of the cluster may ask.
+	Roster(context.Context, *holdfastv1.RosterRequest) (*holdfastv1.RosterResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
 	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
 	// Checks says how the called node's own checks stand.
@@ -132,6 +137,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Hook")),
 			connect.WithClientOptions(opts...),
 		),
+		roster: connect.NewClient[holdfastv1.RosterRequest, holdfastv1.RosterResponse](
+			httpClient,
+			baseURL+PeerRosterProcedure,
+			connect.WithSchema(peerMethods.ByName("Roster")),
+			connect.WithClientOptions(opts...),
+		),
 		held: connect.NewClient[holdfastv1.HeldRequest, holdfastv1.HeldResponse](
 			httpClient,
 			baseURL+PeerHeldProcedure,
@@ -156,6 +167,7 @@ type peerClient struct {
 	confirm     *connect.Client[holdfastv1.ConfirmRequest, holdfastv1.ConfirmResponse]
 	alive       *connect.Client[holdfastv1.AliveRequest, holdfastv1.AliveResponse]
 	hook        *connect.Client[holdfastv1.HookRequest, holdfastv1.HookResponse]
+	roster      *connect.Client[holdfastv1.RosterRequest, holdfastv1.RosterResponse]
 	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
 	checks      *connect.Client[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse]
 }
@@ -223,6 +235,15 @@ func (c *peerClient) Hook(ctx context.Context, req *holdfastv1.HookRequest) (*ho
 	return nil, err
 }
 
+// Roster calls holdfast.v1.Peer.Roster.
+func (c *peerClient) Roster(ctx context.Context, req *holdfastv1.RosterRequest) (*holdfastv1.RosterResponse, error) {
+	response, err := c.roster.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Held calls holdfast.v1.Peer.Held.
 func (c *peerClient) Held(ctx context.Context, req *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error) {
 	response, err := c.held.CallUnary(ctx, connect.NewRequest(req))
@@ -257,6 +278,9 @@ type PeerHandler interface {
 	Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
+	// Roster says what the called node knows of the embedded store. A node that starts for the first time asks it, before it founds
+	// a store with the others or joins one. Any node with a certificate of the cluster may ask.
+	Roster(context.Context, *holdfastv1.RosterRequest) (*holdfastv1.RosterResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
 	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
 	// Checks says how the called node's own checks stand.
@@ -312,6 +336,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Hook")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerRosterHandler := connect.NewUnaryHandlerSimple(
+		PeerRosterProcedure,
+		svc.Roster,
+		connect.WithSchema(peerMethods.ByName("Roster")),
+		connect.WithHandlerOptions(opts...),
+	)
 	peerHeldHandler := connect.NewUnaryHandlerSimple(
 		PeerHeldProcedure,
 		svc.Held,
@@ -340,6 +370,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerAliveHandler.ServeHTTP(w, r)
 		case PeerHookProcedure:
 			peerHookHandler.ServeHTTP(w, r)
+		case PeerRosterProcedure:
+			peerRosterHandler.ServeHTTP(w, r)
 		case PeerHeldProcedure:
 			peerHeldHandler.ServeHTTP(w, r)
 		case PeerChecksProcedure:
@@ -379,6 +411,10 @@ func (UnimplementedPeerHandler) Alive(context.Context, *holdfastv1.AliveRequest)
 
 func (UnimplementedPeerHandler) Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Hook is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Roster(context.Context, *holdfastv1.RosterRequest) (*holdfastv1.RosterResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Roster is not implemented"))
 }
 
 func (UnimplementedPeerHandler) Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error) {
