@@ -222,10 +222,6 @@ func (m *Member) attend() {
 	case err := <-m.etcd.Err():
 		m.fail(fmt.Errorf("a listener ended: %w", err))
 	case <-m.etcd.Server.StopNotify():
-		if m.etcd.Server.IsIDRemoved(m.ID()) {
-			m.fail(ErrRemoved)
-			return
-		}
 		m.fail(errors.New("etcd stopped by itself"))
 	}
 }
@@ -236,6 +232,9 @@ func (m *Member) fail(err error) {
 	first := m.err == nil
 	if first {
 		m.err = explainFailure(err, m.options)
+		if m.started.Load() && m.etcd.Server.IsIDRemoved(m.ID()) {
+			m.err = fmt.Errorf("%w (%w)", ErrRemoved, err) // whatever it stumbled over first
+		}
 	}
 	m.mu.Unlock()
 	select {
@@ -304,7 +303,9 @@ func (m *Member) end() error {
 func (m *Member) Close() error {
 	m.logging.quiet()
 	m.stopOnce.Do(func() { close(m.stopped) })
-	return m.shutDown()
+	err := m.shutDown()
+	m.options.Board.Clear(memberStopped, m.options.Name) // whoever closes it knows
+	return err
 }
 
 // shutDown ends what runs and frees the data directory, once for all who ask.

@@ -179,10 +179,10 @@ type status struct {
 		Incarnation      struct{ Start, Lapses int }
 	}
 	Store struct {
-		Mode, Leader string
-		Members      []struct {
-			Name, Endpoint string
-			Healthy        bool
+		Mode, Leader, Change string
+		Members              []struct {
+			Name, Endpoint   string
+			Healthy, Learner bool
 		}
 	}
 }
