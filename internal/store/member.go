@@ -222,19 +222,21 @@ func (m *Member) attend() {
 	case err := <-m.etcd.Err():
 		m.fail(fmt.Errorf("a listener ended: %w", err))
 	case <-m.etcd.Server.StopNotify():
-		m.fail(errors.New("etcd stopped by itself"))
+		err := errors.New("etcd stopped by itself")
+		if m.etcd.Server.IsIDRemoved(m.ID()) {
+			err = ErrRemoved
+		}
+		m.fail(err)
 	}
 }
 
-// fail notes why the member cannot go on, and ends what is left of it. It may be called from inside etcd.
+// fail notes why the member cannot go on, and ends what is left of it. It may be called from inside etcd, which then may hold any
+// of its locks: it must not ask etcd anything.
 func (m *Member) fail(err error) {
 	m.mu.Lock()
 	first := m.err == nil
 	if first {
 		m.err = explainFailure(err, m.options)
-		if m.started.Load() && m.etcd.Server.IsIDRemoved(m.ID()) {
-			m.err = fmt.Errorf("%w (%w)", ErrRemoved, err) // whatever it stumbled over first
-		}
 	}
 	m.mu.Unlock()
 	select {
@@ -382,8 +384,11 @@ func explainStart(err error, o MemberOptions) error {
 }
 
 func explainFailure(err error, o MemberOptions) error {
-	if errors.Is(err, ErrFull) {
+	if errors.Is(err, ErrFull) || errors.Is(err, ErrRemoved) {
 		return err
+	}
+	if strings.Contains(err.Error(), "failed to find local ID in cluster members") { // what a removed member may stumble over
+		return fmt.Errorf("%w (%w)", ErrRemoved, err)
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || strings.Contains(err.Error(), "no space left on device") ||
 		strings.Contains(err.Error(), "disk quota exceeded") {
