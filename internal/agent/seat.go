@@ -32,11 +32,11 @@ type seat struct {
 	hosts   []string      // peer addresses of the store's hosts in the configuration of the start
 	roster  rosterRecord  // as last known
 	waits   string        // what a first start waits for
+	tried   time.Time     // when a member was last started here, or tried to
 
 	// Of the goroutine that runs rounds.
 	client   store.Client // nil: the store is external
 	followed int64        // revision of the roster whose endpoints are in use
-	tried    time.Time    // when a member was last started here, or tried to
 	bench    bench
 	failing  string // why the last step failed
 }
@@ -107,14 +107,30 @@ func (s *seat) startFirst(config *cluster.Config) error {
 	err := s.start(peers, false)
 	if errors.Is(err, store.ErrFull) {
 		s.log.Error("this node runs without its member of the store", "error", err)
+		s.wg.Go(func() { s.insist(peers) })
 		return nil
 	}
 	return err
 }
 
+// insist tries to start the member again until this node has a view of the cluster and the rounds look after it: where this member
+// is the only one, there is none before it runs.
+func (s *seat) insist(peers map[string]string) {
+	for {
+		if wait(s.ctx, seatRestart); s.ctx.Err() != nil || s.view.Load() != nil {
+			return
+		}
+		if s.start(peers, false) == nil {
+			return
+		}
+	}
+}
+
 // start starts a member here.
 func (s *seat) start(peers map[string]string, joining bool) error {
+	s.mu.Lock()
 	s.tried = s.now()
+	s.mu.Unlock()
 	member, err := store.StartMember(store.MemberOptions{
 		Name: s.self.Name, Dir: s.dir(), Cluster: s.identity.Cluster, Peers: peers, Joining: joining,
 		ListenClient: []string{net.JoinHostPort(s.self.Addresses[0].String(), strconv.Itoa(StoreClientPort))},
@@ -278,7 +294,7 @@ func (s *seat) attend(v *view) {
 		return
 	}
 	s.mu.Lock()
-	member, stuck := s.member, s.stuck
+	member, stuck, tried := s.member, s.stuck, s.tried
 	s.mu.Unlock()
 	running := ""
 	if member != nil {
@@ -297,7 +313,7 @@ func (s *seat) attend(v *view) {
 	case seatAside:
 		s.aside()
 	case seatJoin, seatResume:
-		if !s.tried.IsZero() && s.now().Before(s.tried.Add(seatRestart)) {
+		if !tried.IsZero() && s.now().Before(tried.Add(seatRestart)) {
 			return
 		}
 		peers := map[string]string{}

@@ -251,6 +251,11 @@ func (l *lab) fullDisk(t, whole *testing.T, w *watcher) {
 	l.must(t, "node3", "holdfast", "network", "pools", "modify", pool0, "--sc-ttl", "5")
 	w.check(t)
 
+	// An agent that finds the disk full at its start runs without its member.
+	l.do(t, "stop", "--agent", "node3")
+	l.do(t, "start", "--agent", "node3")
+	l.spread(t, l.nodes, 3, 3, 3)
+	eventually(t, "node3 says that its disk is full", func() error { return l.problem("node3", "store.full", "") })
 	l.do(t, "stop", "--agent", "node3")
 	l.must(t, "node3", "rm", directory+"/filler")
 	l.do(t, "start", "--agent", "node3")

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a condition may take to come true. Nothing that works takes nearly so long, also on a busy machine.
-const patience = 40 * time.Second
+const patience = 90 * time.Second
 
 // pollEvery is how often a condition is looked at.
 const pollEvery = 100 * time.Millisecond
