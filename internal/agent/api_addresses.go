@@ -124,6 +124,9 @@ func addressMessage(w *steering.World, addr netip.Addr, st tenure.Statement, kin
 	case w.Over(st.Owner) || w.Silent(st.Owner):
 		message.State = holdfastv1.InterfaceAddress_orphaned
 		message.Why = fmt.Sprintf("its owner %s is not up, and nobody has taken over yet", nameOf(w, st.Owner.LNN))
+	case w.Nodes[st.Owner.LNN].Lapsed != "" && !st.Fixed && kind != holdfastv1.InterfaceAddress_static:
+		message.State = holdfastv1.InterfaceAddress_orphaned
+		message.Why = fmt.Sprintf("%s is its owner by the last record seen here, and may not hold it now: %s", nameOf(w, st.Owner.LNN), w.Nodes[st.Owner.LNN].Lapsed)
 	case st.State() == tenure.Moving:
 		message.State = holdfastv1.InterfaceAddress_moving
 		message.Why = fmt.Sprintf("on its way to %s: %s", nameOf(w, st.To.LNN), st.Reason)

@@ -103,13 +103,25 @@ func (s nodeService) change(ctx context.Context, v *view, config *cluster.Config
 	if err != nil {
 		return nil, err
 	}
-	revision, err := s.store.Commit(ctx, store.Txn{If: []store.Condition{{Key: keyConfig, Revision: v.configRevision}}, Then: []store.Op{put}})
+	txn := store.Txn{If: []store.Condition{{Key: keyConfig, Revision: v.configRevision}}, Then: append([]store.Op{put}, forget(v.world.Config, config)...)}
+	revision, err := s.store.Commit(ctx, txn)
 	if err != nil {
 		return nil, storeRefusal(err)
 	}
 	result.Revision = revision
 	result.PendingNodes = s.await(ctx, options, configured(v, revision))
 	return result, nil
+}
+
+// forget takes the wishes away that concern nodes which are no longer configured: one that is added again later begins without.
+func forget(old, new *cluster.Config) []store.Op {
+	var ops []store.Op
+	for _, node := range old.Nodes {
+		if _, kept := new.Node(node.LNN); !kept {
+			ops = append(ops, store.Delete{Key: drainKey(node.LNN)})
+		}
+	}
+	return ops
 }
 
 // immovable names what this version cannot change in a running cluster.

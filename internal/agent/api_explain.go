@@ -143,7 +143,11 @@ func (s nodeService) explainNode(v *view, node cluster.Node) []placement.Decisio
 		}
 	}
 	if node.LNN == s.self.LNN {
-		decision.Reason += " It may hold moving addresses: " + v.standing.Reason + "."
+		may := "may"
+		if !v.standing.MayHold {
+			may = "may not"
+		}
+		decision.Reason += " It " + may + " hold moving addresses: " + v.standing.Reason + "."
 	}
 	for _, id := range w.Config.Pools() {
 		for _, m := range w.Config.Members(id) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
@@ -75,6 +76,17 @@ func sizeCase(loss placement.Loss) *holdfastv1.SizeCase {
 	return c
 }
 
+// planAge is how old what the plan rests on is: the measurements where a policy looks at them, else what this node saw last.
+func planAge(v *view, now time.Time) time.Duration {
+	age := now.Sub(v.at)
+	for _, id := range v.world.Config.Pools() {
+		if pool, _, _, _ := v.world.Config.Pool(id); pool.AllocMethod == cluster.AllocDynamic && pool.FailoverPolicy != cluster.RoundRobin {
+			return age + v.world.PlannedAge
+		}
+	}
+	return age
+}
+
 func (s nodeService) PlanDown(_ context.Context, r *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error) {
 	v, err := s.seen()
 	if err != nil {
@@ -84,7 +96,7 @@ func (s nodeService) PlanDown(_ context.Context, r *holdfastv1.PlanDownRequest) 
 	if err != nil {
 		return nil, err
 	}
-	response := &holdfastv1.PlanDownResponse{AgeMs: s.now().Sub(v.at).Milliseconds()}
+	response := &holdfastv1.PlanDownResponse{AgeMs: planAge(v, s.now()).Milliseconds()}
 	for _, id := range v.world.Config.Pools() {
 		pool, _, _, _ := v.world.Config.Pool(id)
 		if pool.AllocMethod == cluster.AllocStatic {

@@ -100,7 +100,11 @@ func (a *Agent) silence(reason string) {
 }
 
 func (a *Agent) foundDown(lnn int, over tenure.Incarnation, took time.Duration) {
-	a.event("node.found-down", strconv.Itoa(lnn), fmt.Sprintf("incarnation %d of node %d is down: a majority confirmed it within %s", over, lnn, took.Round(time.Millisecond)), nil)
+	name := "node " + strconv.Itoa(lnn)
+	if v := a.view.Load(); v != nil {
+		name = nameOf(v.world, lnn)
+	}
+	a.event("node.found-down", name, fmt.Sprintf("incarnation %d of %s is down: a majority confirmed it within %s", over, name, took.Round(time.Millisecond)), nil)
 	a.loop.note()
 }
 

@@ -44,8 +44,9 @@ type loop struct {
 	wakeAt       time.Time
 	moveFrom     map[netip.Addr]moveEnds
 	reported     map[int]string // what was last said of each node, for the events
-	since        sinces         // since when nodes and members are what they are
-	ownSince     struct {       // since when this node is what it is, by both clocks
+	planned      plannedLoads
+	since        sinces   // since when nodes and members are what they are
+	ownSince     struct { // since when this node is what it is, by both clocks
 		at time.Time
 		ms int64
 	}
@@ -233,6 +234,11 @@ func (l *loop) world(now time.Time) *steering.World {
 		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, l.tower.Down(lnn), gone.left
 		w.Nodes[lnn] = node
 	}
+	if standing := l.tenancy.Standing(); !standing.MayHold && l.tenancy.Incarnation() > 0 {
+		self := w.Nodes[l.self.LNN]
+		self.Lapsed = standing.Reason
+		w.Nodes[l.self.LNN] = self
+	}
 	l.unseenOutages(w)
 	l.unseenOwners(w)
 	l.addLoads(w, now)
@@ -358,7 +364,7 @@ func (l *loop) moveEnds(w *steering.World, holdings []steering.Holding) map[neti
 // addLoads puts the last measurements into the world.
 func (l *loop) addLoads(w *steering.World, now time.Time) {
 	interval := w.Config.Settings.SampleInterval
-	w.Loads = map[cluster.PoolID]map[cluster.Member]placement.Load{}
+	w.Loads = steering.Loads{}
 	for _, id := range w.Config.Pools() {
 		owned := map[cluster.Member][]netip.Addr{}
 		for addr, st := range w.Pools[id] {
@@ -374,4 +380,5 @@ func (l *loop) addLoads(w *steering.World, now time.Time) {
 			w.Loads[id][member] = l.loads.Of(member.LNN, member.Interface, owned[member], now, interval)
 		}
 	}
+	w.Planned, w.PlannedAge = l.planned.at(now, w.Config, w.Loads)
 }

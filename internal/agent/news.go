@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
@@ -55,8 +57,13 @@ func (l *loop) memberName(m cluster.Member) string {
 	return m.String()
 }
 
-// observeNodes turns changes in what is known of the nodes into events and problems.
+// nodeProblems are those whose subject is a node.
+var nodeProblems = []*problem.Kind{problemNodeDown, problemNodeUnfit, problemNodeDraining}
+
+// observeNodes turns changes in what is known of the nodes into events and problems. A node that was taken out of the configuration
+// and is not heard any more is none.
 func (l *loop) observeNodes(w *steering.World, now time.Time) {
+	current := map[string]bool{}
 	for lnn, node := range w.Nodes {
 		state, why := nodeState(w, node)
 		l.since.note(nodeKey(lnn), state, l.stateKnownSince(lnn, state, w), now)
@@ -65,16 +72,32 @@ func (l *loop) observeNodes(w *steering.World, now time.Time) {
 		if state != "up" || impaired {
 			said += ": " + why
 		}
+		name := cmp.Or(node.Name, l.nodeName(lnn))
 		if old, known := l.reported[lnn]; !known || old != said {
 			if known || state == "down" || state == "draining" {
-				l.event("node."+state, l.nodeName(lnn), fmt.Sprintf("%s is %s: %s", l.nodeName(lnn), state, why), map[string]string{"incarnation": strconv.FormatUint(uint64(node.Incarnation), 10)})
+				l.event("node."+state, name, fmt.Sprintf("%s is %s: %s", name, state, why), map[string]string{"incarnation": strconv.FormatUint(uint64(node.Incarnation), 10)})
 			}
 			l.reported[lnn] = said
 		}
-		l.board.Is(state == "down", problemNodeDown, l.nodeName(lnn), why, now)
-		l.board.Is(state == "unfit" || impaired, problemNodeUnfit, l.nodeName(lnn), why, now)
-		l.board.Is(state == "draining", problemNodeDraining, l.nodeName(lnn), why, now)
+		if !configuredNode(w, lnn) && !node.Present {
+			continue
+		}
+		current[name] = true
+		l.board.Is(state == "down", problemNodeDown, name, why, now)
+		l.board.Is(state == "unfit" || impaired, problemNodeUnfit, name, why, now)
+		l.board.Is(state == "draining", problemNodeDraining, name, why, now)
 	}
+	for _, active := range l.board.List() {
+		if slices.Contains(nodeProblems, active.Kind) && !current[active.Subject] {
+			l.board.Clear(active.Kind, active.Subject)
+		}
+	}
+	l.observeOrphans(w, now)
+	l.observePools(w, now)
+}
+
+// observeOrphans says which addresses have nobody.
+func (l *loop) observeOrphans(w *steering.World, now time.Time) {
 	for id, record := range w.Pools {
 		var orphans []netip.Addr
 		pool, _, _, configured := w.Config.Pool(id)
@@ -89,7 +112,6 @@ func (l *loop) observeNodes(w *steering.World, now time.Time) {
 		slices.SortFunc(orphans, netip.Addr.Compare)
 		l.board.Is(len(orphans) > 0, problemOrphaned, id.String(), fmt.Sprintf("%d addresses have no working holder: %s", len(orphans), firstFew(orphans)), now)
 	}
-	l.observePools(w, now)
 }
 
 func firstFew(addrs []netip.Addr) string {
@@ -116,6 +138,8 @@ func nodeState(w *steering.World, node steering.Node) (state, why string) {
 		return "down", fmt.Sprintf("its lease ended and a majority of the other nodes has given up incarnation %d", node.Incarnation)
 	case !node.Present:
 		return "unknown", "its lease in the store is gone; the other nodes are being asked"
+	case !configuredNode(w, node.LNN) || node.Lapsed != "":
+		return "unfit", w.Unfit(cluster.Member{LNN: node.LNN})
 	case node.Draining:
 		return "draining", w.Unfit(cluster.Member{LNN: node.LNN})
 	case node.Leaving || !node.Ready:
@@ -124,6 +148,11 @@ func nodeState(w *steering.World, node steering.Node) (state, why string) {
 		return "up", allWell
 	}
 	return fitness(w, node)
+}
+
+func configuredNode(w *steering.World, lnn int) bool {
+	_, configured := w.Config.Node(lnn)
+	return configured
 }
 
 // fitness is the state of a node with faults of its own, by what they mean for its pools.

@@ -11,8 +11,8 @@ import (
 // nothing is drained or suspended, not made weightless.
 const MaxWeight = 65535
 
-// PlanInterval is how often, at most, the plan under a measured failover policy is computed anew (spec/steering.md
-// section 4). The caller keeps the time; Allocate itself may be called as often as wanted.
+// PlanInterval is how often, at most, the measurements change on which the plan under a measured failover policy rests. The caller
+// keeps the time; Allocate itself may be called as often as wanted.
 const PlanInterval = 10 * time.Second
 
 // PlanGain is the gain that a measured failover policy must promise before a next on record is replaced: the load of

@@ -174,7 +174,7 @@ func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now t
 	case unfit != "" && !target.IsZero():
 		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.BeginMove, To: target, Now: now,
 			Reason: fmt.Sprintf("%s cannot host it: %s", w.nodeName(w.Self), unfit)})
-	case st.Next != successor && (st.Next.IsZero() || w.Over(st.Next) || w.Unfit(st.Next.Member()) != "" || counts[st.Next.LNN] > counts[successor.LNN]):
+	case st.Next != successor && (st.Next.IsZero() || !w.canTake(key.Subnet, st.Next) || counts[st.Next.LNN] > counts[successor.LNN]):
 		p.Statement.Next = successor
 		outcome = tenure.Outcome{Changed: true, Reason: "its successor changed"}
 	}
@@ -258,6 +258,11 @@ func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Membe
 		return candidates[fit]
 	}
 	return candidates[0]
+}
+
+// canTake reports whether a successor on record would be allowed to take a service address of a subnet.
+func (w *World) canTake(subnet cluster.SubnetID, next tenure.Claim) bool {
+	return !w.Over(next) && w.Unfit(next.Member()) == "" && w.serviceInterface(subnet, next.LNN) == next.Member()
 }
 
 // serviceSuccessor is the ready node with the fewest service addresses, other than one; nobody if there is none.

@@ -294,3 +294,45 @@ func TestRandomHistories(t *testing.T) {
 		}
 	})
 }
+
+// A node that an operator takes out of the configuration while its agent runs gives away what it has, service addresses too.
+func TestANodeThatIsTakenOutGivesItsServiceAddressAway(t *testing.T) {
+	m := newModel(t, 4, 4, "")
+	m.settle()
+	var victim int
+	for lnn, n := range m.serviceSpread() {
+		if n > 0 {
+			victim = max(victim, lnn)
+		}
+	}
+	config := m.config.Clone()
+	config.Nodes = slices.DeleteFunc(config.Nodes, func(n cluster.Node) bool { return n.LNN == victim })
+	pool, _, _, _ := config.Pool(poolID)
+	pool.Interfaces = slices.DeleteFunc(pool.Interfaces, func(member cluster.Member) bool { return member.LNN == victim })
+	m.config = config
+	m.settle()
+	if held := m.nodes[victim].held; len(held) != 0 {
+		t.Errorf("node %d was taken out and holds %v", victim, held)
+	}
+	for key, st := range m.services {
+		if st.Owner.LNN == victim || st.Next.LNN == victim {
+			t.Errorf("%s: owner %s, next %s", key.Address, st.Owner, st.Next)
+		}
+	}
+}
+
+// The successor on record of a service address is a node that may take it: one whose interface leaves the pool is replaced.
+func TestTheSuccessorOfAServiceAddressMayTakeIt(t *testing.T) {
+	m := newModel(t, 4, 4, "")
+	m.settle()
+	key := ServiceKey{poolID.SubnetID(), m.config.ServiceAddresses(poolID.SubnetID())[0]}
+	next := m.services[key].Next
+	config := m.config.Clone()
+	pool, _, _, _ := config.Pool(poolID)
+	pool.Interfaces = slices.DeleteFunc(pool.Interfaces, func(member cluster.Member) bool { return member == next.Member() })
+	m.config = config
+	m.settle()
+	if now := m.services[key]; now.Next == next || now.Next.IsZero() {
+		t.Errorf("%s is next of %s although its interface is not in the pool any more", now.Next, key.Address)
+	}
+}

@@ -33,6 +33,7 @@ type Node struct {
 	Draining    bool               // an operator asked it to give everything away
 	Leaving     bool               // its agent is shutting down
 	Left        bool               // its agent was stopped in an orderly way
+	Lapsed      string             // why it may hold nothing that moves; a node knows this of itself alone
 	Faults      map[string]string  // interface to what is wrong with it; a missing interface is fit
 	PoolFaults  map[cluster.PoolID]string
 	AbsentSince time.Time     // when the member record went, by the observing node's clock; zero when present
@@ -57,16 +58,21 @@ type ServiceKey struct {
 	Address netip.Addr
 }
 
+// Loads are measurements of members by pool; connections are those to the pool's own addresses.
+type Loads map[cluster.PoolID]map[cluster.Member]placement.Load
+
 // World is all that a decision may look at.
 type World struct {
-	Config   *cluster.Config
-	Self     int
-	Nodes    map[int]Node
-	Pools    map[cluster.PoolID]tenure.Record
-	Services map[ServiceKey]tenure.Statement
-	Loads    map[cluster.PoolID]map[cluster.Member]placement.Load // connections are those to the pool's own addresses
-	Idle     map[netip.Addr]bool                                  // addresses that are known to have no connection
-	Settling bool                                                 // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
+	Config     *cluster.Config
+	Self       int
+	Nodes      map[int]Node
+	Pools      map[cluster.PoolID]tenure.Record
+	Services   map[ServiceKey]tenure.Statement
+	Loads      Loads               // the last measurements, for answers
+	Planned    Loads               // those on which the plan on record rests; nil: the last
+	PlannedAge time.Duration       // how long ago the planned ones were the last, at most placement.PlanInterval
+	Idle       map[netip.Addr]bool // addresses that are known to have no connection
+	Settling   bool                // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 }
 
 // Claim is the claim under which a member may be put on record now; zero when its node is not present.
@@ -98,8 +104,12 @@ func (w *World) Free(st tenure.Statement) bool {
 
 // removed reports whether an operator took a node out of the configuration and it is not heard any more.
 func (w *World) removed(lnn int) bool {
+	return !w.configured(lnn) && !w.Nodes[lnn].Present
+}
+
+func (w *World) configured(lnn int) bool {
 	_, configured := w.Config.Node(lnn)
-	return !configured && !w.Nodes[lnn].Present
+	return configured
 }
 
 // ownedElsewhere reports whether an address has an owner in another record than that of one pool, or than that of one service
@@ -124,12 +134,16 @@ func (w *World) Unfit(m cluster.Member) string {
 	switch {
 	case !known:
 		return "it has never been heard"
+	case !w.configured(m.LNN):
+		return "it is no longer in the configuration"
 	case !node.Present && node.Left:
 		return "its agent was stopped"
 	case !node.Present && node.Over >= node.Incarnation:
 		return "it is down"
 	case !node.Present:
 		return "its lease in the store is gone"
+	case node.Lapsed != "":
+		return "it may not hold what moves: " + node.Lapsed
 	case node.Leaving:
 		return "it is shutting down"
 	case node.Draining:
@@ -165,7 +179,7 @@ func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candida
 	for _, m := range members {
 		candidate := placement.Candidate{
 			Member: m, Node: w.nodeName(m.LNN), Weight: w.Weight(pool, m.LNN),
-			Why: w.UnfitFor(id, m), Load: w.Loads[id][m],
+			Why: w.UnfitFor(id, m), Load: w.plannedLoad(id, m),
 		}
 		candidate.Fit = candidate.Why == ""
 		if left := w.HeldDown(m.LNN, now); candidate.Fit && left > 0 {
@@ -175,6 +189,17 @@ func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candida
 		candidates = append(candidates, candidate)
 	}
 	return candidates
+}
+
+func (w *World) plannedLoad(id cluster.PoolID, m cluster.Member) placement.Load {
+	if w.Planned == nil {
+		return w.Loads[id][m]
+	}
+	load := w.Planned[id][m]
+	if load.Known {
+		load.Age += w.PlannedAge
+	}
+	return load
 }
 
 // Weight is a node's weight in a pool: the pool's word, or its own.

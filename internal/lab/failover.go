@@ -1,0 +1,257 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// failoverResult is what `lab run failover --output json` prints.
+type failoverResult struct {
+	Scenario string         `json:"scenario"`
+	Pass     bool           `json:"pass"`
+	Cases    []failoverCase `json:"cases"`
+}
+
+// failoverCase is one kind of fault, done several times.
+type failoverCase struct {
+	Fault      string     `json:"fault"`
+	IntervalMS int        `json:"interval_ms"` // the heartbeat settings of the cluster
+	Multiplier int        `json:"multiplier"`
+	Runs       int        `json:"runs"`
+	GapMS      percentile `json:"gap_ms"`   // the longest that any pool address did not answer a client's packets
+	BoundMS    float64    `json:"bound_ms"` // what no run may exceed
+	Pass       bool       `json:"pass"`
+	Why        string     `json:"why,omitempty"` // why it did not pass
+}
+
+// percentile is a distribution in short; with fewer than a hundred runs the 99th is the longest.
+type percentile struct {
+	Median float64 `json:"p50"`
+	P99    float64 `json:"p99"`
+	Max    float64 `json:"max"`
+}
+
+// fault is something that happens to a node, and how it is mended. The victim of storeLeader is the node whose member leads the store.
+type fault struct {
+	name        string
+	storeLeader bool
+	bound       time.Duration // what docs/failover.md says of it, with room for a machine of two cores that runs the whole cluster
+	begin, mend func(ctx context.Context, f *failover, victim string) error
+	stays       bool // the addresses are where they were, or come back by themselves
+}
+
+// The bounds: a lease of 1 s ends up to 1.5 s after the last renewal, the node has 100 ms to answer, and a leader's death costs an
+// election on top and gives every lease its full life again.
+const (
+	afterDeath       = 2 * time.Second
+	afterLeaderDeath = 3500 * time.Millisecond
+	afterOrder       = 250 * time.Millisecond
+)
+
+var faults = []fault{
+	{name: "link-cut", bound: afterDeath, begin: ask("cut", false), mend: ask("heal", false)},
+	{name: "agent-killed", bound: afterDeath, begin: ask("kill", true), mend: ask("start", true)},
+	{name: "agent-frozen", bound: afterDeath, begin: ask("freeze", true), mend: ask("thaw", true)},
+	{name: "node-frozen", bound: afterDeath, begin: ask("freeze", false), mend: ask("thaw", false)},
+	{name: "node-killed", bound: afterDeath, begin: ask("kill", false), mend: startAgain},
+	{name: "store-leader-killed", storeLeader: true, bound: afterLeaderDeath, begin: ask("kill", false), mend: startAgain},
+	{name: "switch-dead-300ms", stays: true, bound: afterDeath, begin: blinkSwitch, mend: nothing},
+	{name: "graceful-stop", bound: afterOrder, begin: ask("stop", true), mend: ask("start", true)},
+	{name: "planned-move", bound: afterOrder, begin: command("node", "drain"), mend: command("node", "undrain")},
+}
+
+// failover is the scenario while it plays.
+type failover struct {
+	*stage
+	nodes []string
+	probe *program
+}
+
+func runFailover(ctx context.Context, out *transcript, o runOptions) (any, bool, error) {
+	result := failoverResult{Scenario: "failover", Pass: true, Cases: []failoverCase{}}
+	chosen, err := chosenFaults(o.faults)
+	if err != nil {
+		return result, false, err
+	}
+	stage, err := newStage(ctx, failoverFile(), out, o.keep)
+	if err != nil {
+		return result, false, err
+	}
+	f := &failover{stage: stage, nodes: stage.plan.Names(KindNode)}
+	err = f.play(ctx, chosen, o.runs, &result)
+	if err = errors.Join(err, stage.close()); err != nil {
+		return result, false, err
+	}
+	f.show(result)
+	return result, result.Pass, nil
+}
+
+// failoverFile is a lab of four nodes, of which the first three host the store.
+func failoverFile() File {
+	return File{Nodes: 4, Clients: 1, Resolver: ResolverNone,
+		Cluster: poolYAML("", "10.10.0.100-10.10.0.111", `"1:eth0", "2:eth0", "3:eth0", "4:eth0"`, "            rebalance-policy: manual\n")}
+}
+
+func chosenFaults(names []string) ([]fault, error) {
+	if len(names) == 0 {
+		return faults, nil
+	}
+	var chosen []fault
+	for _, name := range names {
+		i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
+		if i < 0 {
+			var known []string
+			for _, f := range faults {
+				known = append(known, f.name)
+			}
+			return nil, fmt.Errorf("there is no fault %q; there are %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, faults[i])
+	}
+	return chosen, nil
+}
+
+func (f *failover) play(ctx context.Context, chosen []fault, runs int, result *failoverResult) error {
+	holders, err := f.even(ctx, f.nodes)
+	if err != nil {
+		return err
+	}
+	if f.probe, err = f.startProbe(ctx, "client1", slices.Sorted(maps.Keys(holders))); err != nil {
+		return err
+	}
+	for _, fault := range chosen {
+		f.out.title("%s, %d times", fault.name, runs)
+		c := failoverCase{Fault: fault.name, IntervalMS: 100, Multiplier: 3, Runs: runs, BoundMS: milliseconds(fault.bound), Pass: true}
+		var gaps []float64
+		for run := range runs {
+			gap, err := f.once(ctx, fault)
+			if err != nil {
+				return fmt.Errorf("%s, run %d: %w", fault.name, run+1, err)
+			}
+			gaps = append(gaps, gap)
+			f.out.say("%.0f ms", gap)
+		}
+		c.GapMS = percentiles(gaps)
+		if c.GapMS.Max > c.BoundMS {
+			c.Pass, c.Why = false, fmt.Sprintf("an address did not answer for %.0f ms; the bound is %.0f ms", c.GapMS.Max, c.BoundMS)
+		}
+		result.Pass = result.Pass && c.Pass
+		result.Cases = append(result.Cases, c)
+	}
+	return nil
+}
+
+// once does a fault to a cluster that is even, measures, and makes the cluster whole again.
+func (f *failover) once(ctx context.Context, fault fault) (gap float64, err error) {
+	victim := f.nodes[len(f.nodes)-1]
+	if fault.storeLeader {
+		if victim, err = f.leader(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := f.gap(ctx, f.probe); err != nil { // from here on it is counted
+		return 0, err
+	}
+	if err := fault.begin(ctx, f, victim); err != nil {
+		return 0, err
+	}
+	if !fault.stays {
+		if _, err := f.settled(ctx, without(f.nodes, victim)); err != nil {
+			return 0, err
+		}
+	}
+	if gap, err = f.gap(ctx, f.probe); err != nil {
+		return 0, err
+	}
+	if err := fault.mend(ctx, f, victim); err != nil {
+		return 0, err
+	}
+	if err := f.serve(ctx, f.nodes); err != nil {
+		return 0, err
+	}
+	_, err = f.even(ctx, f.nodes)
+	return gap, err
+}
+
+// leader is the node whose member leads the store.
+func (f *failover) leader(ctx context.Context) (string, error) {
+	var leader string
+	err := f.wait(ctx, "the store has a leader", func() (bool, error) {
+		data, err := f.Output(ctx, f.nodes[0], "holdfast", "status", "--output", "json")
+		if err != nil {
+			return false, err
+		}
+		var status struct {
+			Store struct {
+				Leader string `json:"leader"`
+			} `json:"store"`
+		}
+		err = json.Unmarshal(data, &status)
+		leader = status.Store.Leader
+		return slices.Contains(f.nodes, leader), err
+	})
+	return leader, err
+}
+
+func (f *failover) show(result failoverResult) {
+	var rows [][]string
+	for _, c := range result.Cases {
+		rows = append(rows, []string{c.Fault, strconv.Itoa(c.Runs), whole(c.GapMS.Median), whole(c.GapMS.P99), whole(c.GapMS.Max), whole(c.BoundMS)})
+	}
+	f.out.title("How long an address did not answer, from a client's own packets")
+	f.out.table([]string{"FAULT", "RUNS", "MEDIAN", "P99", "LONGEST", "BOUND"}, rows)
+	for _, c := range result.Cases {
+		if !c.Pass {
+			f.out.verdict(false, "%s: %s", c.Fault, c.Why)
+		}
+	}
+	f.out.verdict(result.Pass, "every address answered again after every fault; nothing of it is left on this machine")
+}
+
+func whole(ms float64) string { return fmt.Sprintf("%.0f ms", ms) }
+
+// percentiles sums up what was measured.
+func percentiles(values []float64) percentile {
+	sorted := slices.Sorted(slices.Values(values))
+	at := func(share float64) float64 { return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)] }
+	return percentile{Median: at(0.5), P99: at(0.99), Max: sorted[len(sorted)-1]}
+}
+
+// What faults are made of.
+
+func ask(op string, agent bool) func(context.Context, *failover, string) error {
+	return func(_ context.Context, f *failover, victim string) error {
+		return f.tell(request{Op: op, Member: victim, Agent: agent})
+	}
+}
+
+// startAgain powers a node on, with the web server that the stage gave it.
+func startAgain(ctx context.Context, f *failover, victim string) error {
+	if err := f.tell(request{Op: "start", Member: victim}); err != nil {
+		return err
+	}
+	return f.startServer(ctx, victim)
+}
+
+func blinkSwitch(ctx context.Context, f *failover, _ string) error {
+	if err := f.tell(request{Op: "switch off"}); err != nil {
+		return err
+	}
+	pause(ctx, 300*time.Millisecond)
+	return f.tell(request{Op: "switch on"})
+}
+
+func command(arguments ...string) func(context.Context, *failover, string) error {
+	return func(ctx context.Context, f *failover, victim string) error {
+		return f.holdfast(ctx, f.nodes[0], append(slices.Clone(arguments), victim)...)
+	}
+}
+
+func nothing(context.Context, *failover, string) error { return nil }
