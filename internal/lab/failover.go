@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -173,7 +174,9 @@ func (f *failover) once(ctx context.Context, fault fault) (gap float64, err erro
 	if err := fault.mend(ctx, f, victim); err != nil {
 		return 0, err
 	}
-	if err := f.serve(ctx, f.nodes); err != nil {
+	limited, cancel := context.WithTimeout(ctx, servingPatience)
+	defer cancel()
+	if err := WaitServing(limited, f.Directory, f.plan, f.nodes, io.Discard); err != nil {
 		return 0, err
 	}
 	_, err = f.even(ctx, f.nodes)

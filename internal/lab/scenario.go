@@ -20,20 +20,31 @@ type scenario struct {
 	short string
 	// run returns the scenario's result for --output json. An error means that the story could not be played to its end,
 	// which is a failure too.
-	run func(ctx context.Context, out *transcript, keep bool) (result any, pass bool, err error)
+	run func(ctx context.Context, out *transcript, o runOptions) (result any, pass bool, err error)
+}
+
+// runOptions are what a user sets.
+type runOptions struct {
+	keep   bool     // the files of the labs
+	runs   int      // of each fault, in failover
+	faults []string // in failover; empty: all
 }
 
 var scenarios = map[string]scenario{
-	"tour":   {"Show a cluster keeping its clients while nodes die, return and are drained", runTour},
-	"sizing": {"Play the sizing examples: who carries what after a node's death", runSizing},
+	"tour":     {"Show a cluster keeping its clients while nodes die, return and are drained", runTour},
+	"sizing":   {"Play the sizing examples: who carries what after a node's death", runSizing},
+	"failover": {"Measure for how long addresses do not answer after each kind of fault", runFailover},
 }
+
+// maxRuns bounds how often a fault is done; each takes some seconds.
+const maxRuns = 1000
 
 // errNotPassed is the error of a scenario that was played to its end and did not pass.
 var errNotPassed = errors.New("the scenario did not pass")
 
 func runCommand() *cobra.Command {
 	var output string
-	var keep bool
+	var o runOptions
 	var names []string
 	long := "Plays a scenario on labs of its own. The exit code is 1 unless it passes.\n"
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
@@ -48,11 +59,14 @@ func runCommand() *cobra.Command {
 			if !ok {
 				return fmt.Errorf("there is no scenario %q; there are %s", arguments[0], strings.Join(names, ", "))
 			}
+			if o.runs < 1 || o.runs > maxRuns {
+				return fmt.Errorf("--runs %d: 1 to %d", o.runs, maxRuns)
+			}
 			out := newTranscript(c.OutOrStdout())
 			if output != "table" {
 				out = newTranscript(io.Discard)
 			}
-			result, pass, err := s.run(c.Context(), out, keep)
+			result, pass, err := s.run(c.Context(), out, o)
 			if output != "table" && result != nil {
 				err = errors.Join(err, printAs(output, c.OutOrStdout(), result))
 			}
@@ -62,7 +76,9 @@ func runCommand() *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().BoolVar(&keep, "keep-files", false, "keep the files of the labs, for example their logs")
+	command.Flags().IntVar(&o.runs, "runs", 3, "how often each fault is done, in failover")
+	command.Flags().StringSliceVar(&o.faults, "faults", nil, "which faults, in failover (default all)")
+	command.Flags().BoolVar(&o.keep, "keep-files", false, "keep the files of the labs, for example their logs")
 	outputFlag(command, &output)
 	return command
 }

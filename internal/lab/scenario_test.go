@@ -158,7 +158,7 @@ func TestLabClientsAndProbe(t *testing.T) {
 func TestRunRefusesAnUnknownScenario(t *testing.T) {
 	command := Command()
 	command.SetArgs([]string{"run", "opera"})
-	if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "sizing, tour") {
+	if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "failover, sizing, tour") {
 		t.Errorf("got %v, want the names of the scenarios", err)
 	}
 	if !slices.Contains(runCommand().ValidArgs, "tour") {

@@ -43,10 +43,10 @@ type nodeLoad struct {
 const clientSlack = 3
 
 // runSizing plays the two examples: twelve and four addresses on four nodes, 600 clients.
-func runSizing(ctx context.Context, out *transcript, keep bool) (any, bool, error) {
+func runSizing(ctx context.Context, out *transcript, o runOptions) (any, bool, error) {
 	result := sizingResult{Scenario: "sizing", Pass: true, Cases: []sizingCase{}}
 	for _, addresses := range []int{12, 4} {
-		played, err := playSizing(ctx, out, sizingCase{Nodes: 4, Addresses: addresses, Clients: 600, Down: "node4"}, keep)
+		played, err := playSizing(ctx, out, sizingCase{Nodes: 4, Addresses: addresses, Clients: 600, Down: "node4"}, o.keep)
 		result.Pass = result.Pass && played.Pass && err == nil
 		result.Cases = append(result.Cases, played)
 		if err != nil {

@@ -49,14 +49,14 @@ type tour struct {
 	holders map[string]string
 }
 
-func runTour(ctx context.Context, out *transcript, keep bool) (any, bool, error) {
+func runTour(ctx context.Context, out *transcript, o runOptions) (any, bool, error) {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &tour{result: tourResult{Scenario: "tour", Pass: true, Answers: map[string]int{}, Measured: []measurement{}}}
 	out.title("Four nodes, two clients, and a real BIND in front of them")
 	out.say("Each is a set of namespaces on this machine, joined by a switch; the nodes run this binary.")
-	stage, err := newStage(ctx, tourFile(), out, keep)
+	stage, err := newStage(ctx, tourFile(), out, o.keep)
 	if err != nil {
 		return t.result, false, err
 	}
