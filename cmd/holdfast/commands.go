@@ -6,10 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast/holdfast/internal/agent"
+	"github.com/holdfast/holdfast/internal/guard"
 	"github.com/holdfast/holdfast/internal/lab"
 )
 
 func agentCommand() *cobra.Command { return agent.Command(cmp.Or(version, "development")) }
+
+func guardCommand() *cobra.Command { return guard.Command() }
 
 func labCommand() *cobra.Command { return lab.Command() }
 

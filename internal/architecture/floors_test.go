@@ -14,12 +14,12 @@ var floors = []struct {
 	folder string
 	may    []string
 }{
-	{"cmd/holdfast", []string{"internal/cli", "internal/agent", "internal/lab"}},
+	{"cmd/holdfast", []string{"internal/cli", "internal/agent", "internal/guard", "internal/lab"}},
 
 	// One node: it assembles the rooms and owns their lifetimes.
 	{"internal/agent", []string{
 		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/tenure", "internal/placement",
-		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/problem", "internal/cluster",
+		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
 		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/counters", "internal/linux/boottime",
 	}},
 	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
@@ -27,6 +27,9 @@ var floors = []struct {
 	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster"}},
 	// The lab runs the binary and looks at it from outside.
 	{"internal/lab", []string{"internal/identity", "internal/cluster"}},
+
+	// The guard: a process of its own, and the agent's line to it. It knows the kernel and nothing else.
+	{"internal/guard", []string{"internal/linux/link", "internal/linux/nft", "internal/linux/boottime"}},
 
 	// What should change next: the deciding packages put together, still pure.
 	{"internal/steering", []string{"internal/tenure", "internal/placement", "internal/cluster"}},
@@ -55,6 +58,7 @@ var floors = []struct {
 	{"internal/linux/neigh/neightest", []string{"internal/linux/neigh"}},
 	{"internal/linux/neigh", nil},
 	{"internal/linux/sockdiag", nil},
+	{"internal/linux/nft", nil},
 	{"internal/linux/counters", nil},
 	{"internal/linux/boottime", nil},
 	{"internal/problem", nil},
@@ -83,12 +87,12 @@ var fences = []struct {
 	{"github.com/goccy/go-yaml", []string{"internal/cluster", "internal/lab"}, "the operator's file is read by internal/cluster; the lab reads its own"},
 	{"connectrpc.com/connect", []string{"internal/api", "internal/agent", "internal/cli"}, "the contract is internal/api; the agent serves it and the commands call it"},
 	{"google.golang.org/protobuf", []string{"internal/api", "internal/agent", "internal/cli"}, "messages stay at the edges; inside are our own types"},
-	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/lab"}, "commands are defined where they are run"},
+	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab"}, "commands are defined where they are run"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain"},
 	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/verdict"}, "what decides counts nothing"},
 	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
-	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
+	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 
 	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe"}, "HTTP is for the API, for checks and for the lab"},

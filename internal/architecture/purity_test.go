@@ -20,6 +20,7 @@ var deciding = []string{
 	"internal/verdict/damping.go",
 	"internal/verdict/verdict.go",
 	"internal/store/reconfigure.go",
+	"internal/guard/decide.go",
 	"internal/address/plan.go",
 	"internal/address/plan_routing.go",
 	"internal/address/schedule.go",

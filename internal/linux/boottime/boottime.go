@@ -27,3 +27,7 @@ func read() time.Duration {
 	}
 	return time.Duration(ts.Nano())
 }
+
+// Nanoseconds returns what CLOCK_BOOTTIME shows at a time that Now returned or that was reckoned from one. It is how two processes of
+// one machine name a moment to each other: the times of Now themselves depend on when a process started.
+func Nanoseconds(t time.Time) int64 { return int64(startBoot + t.Sub(startWall)) }
