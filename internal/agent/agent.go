@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
+	"github.com/holdfast/holdfast/internal/guard"
 	"github.com/holdfast/holdfast/internal/identity"
 	"github.com/holdfast/holdfast/internal/linux/boottime"
 	"github.com/holdfast/holdfast/internal/linux/link"
@@ -64,6 +65,7 @@ type Options struct {
 	Dir            string // identity, store and the last known configuration
 	Socket         string // of the local API; default api.DefaultSocket
 	SocketGroup    string // group that may use the socket besides root; default none
+	GuardSocket    string // of this node's guard; empty: none is looked for
 	MetricsAddress string // host:port for Prometheus besides the socket; default none
 	Version        string
 	Logger         *slog.Logger
@@ -96,6 +98,7 @@ type Agent struct {
 	loads    *load.Board
 	answers  *answers
 	loop     *loop
+	guard    *guard.Client // nil: none is looked for
 
 	view      atomic.Pointer[view] // what the loop saw last; what the API answers from
 	beat      atomic.Int64         // when the loop last came round, for the watchdog
@@ -261,6 +264,11 @@ func (a *Agent) openEdges() (edges, func(), error) {
 
 // movingAddress says which addresses may move: those of dynamic pools, and service addresses.
 func movingAddress(config *cluster.Config) func(netip.Addr) bool {
+	moving := movingAddresses(config)
+	return func(addr netip.Addr) bool { return moving[addr] }
+}
+
+func movingAddresses(config *cluster.Config) map[netip.Addr]bool {
 	moving := map[netip.Addr]bool{}
 	for _, id := range config.Pools() {
 		if pool, _, _, _ := config.Pool(id); pool.AllocMethod == cluster.AllocDynamic {
@@ -274,7 +282,7 @@ func movingAddress(config *cluster.Config) func(netip.Addr) bool {
 			moving[addr] = true
 		}
 	}
-	return func(addr netip.Addr) bool { return moving[addr] }
+	return moving
 }
 
 func (a *Agent) listenPeers() (*api.Server, error) {

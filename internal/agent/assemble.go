@@ -52,6 +52,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
 	}
 	a.seat = newSeat(a)
+	a.meetGuard(config)
 	a.answers = &answers{Agent: a, rates: map[int]float64{}, agreed: map[int]time.Time{}}
 	a.answers.server = e.names(a.answers.answered)
 	a.registry.MustRegister(collector{a})
@@ -263,6 +264,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("members of the store", void(a.seat.run))
 	run("systemd", void(a.notifySystemd))
 	run("certificates", void(a.watchIdentity))
+	run("the guard", void(a.keepGuard))
 	var err error
 	select {
 	case <-ctx.Done():
@@ -273,6 +275,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	stop()
 	a.wg.Wait()
 	a.applier.reconciler.Silence("the agent stops")
+	a.leaveGuard()
 	release()
 	held.Wait()
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/guard"
 )
 
 // DefaultDir is where an agent keeps what it must not lose.
@@ -52,6 +53,7 @@ SIGTERM hands over what the node holds and stops.`,
 	flags.StringVar(&options.Dir, "dir", DefaultDir, "directory with this node's identity, store and last configuration")
 	flags.StringVar(&options.Socket, "socket", api.DefaultSocket, "path of the local API's socket")
 	flags.StringVar(&options.SocketGroup, "socket-group", "", "group that may use the socket besides root")
+	flags.StringVar(&options.GuardSocket, "guard", guard.DefaultSocket, "path of the socket of this node's guard; empty to work without one")
 	flags.StringVar(&options.MetricsAddress, "metrics", "", "address and port for Prometheus besides the socket, such as 127.0.0.1:9753 (default: none)")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&format, "log-format", "text", "text or json")

@@ -69,7 +69,8 @@ type tenancy struct {
 	member   memberRecord // what is published
 	written  memberRecord // what was last written under this lease
 	wake     chan struct{}
-	deadline atomic.Int64 // when the right runs out, in nanoseconds of the clock; 0: there is none
+	handOver func(deadline int64) // tells the guard, without blocking; nil: there is none
+	deadline atomic.Int64         // when the right runs out, in nanoseconds of the clock; 0: there is none
 }
 
 // forever is the deadline of the only node of a cluster.
@@ -159,7 +160,7 @@ func (t *tenancy) step(event tenure.HolderEvent, now time.Time) tenure.Standing 
 	}
 	before := t.standing.MayHold
 	t.standing = t.holder.Step(event, now)
-	t.deadline.Store(deadlineOf(t.standing))
+	t.setDeadline(deadlineOf(t.standing))
 	if before && !t.standing.MayHold {
 		t.silence(t.standing.Reason)
 	}
@@ -167,6 +168,13 @@ func (t *tenancy) step(event tenure.HolderEvent, now time.Time) tenure.Standing 
 		t.changed()
 	}
 	return t.standing
+}
+
+// setDeadline is where the deadline changes: what is permitted here is what the guard knows. The caller has the lock.
+func (t *tenancy) setDeadline(deadline int64) {
+	if t.deadline.Swap(deadline) != deadline && t.handOver != nil {
+		t.handOver(deadline)
+	}
 }
 
 func deadlineOf(standing tenure.Standing) int64 {
@@ -221,7 +229,7 @@ func (t *tenancy) register(ctx context.Context) error {
 	t.mu.Lock()
 	t.holder = tenure.NewHolder(incarnation, t.others, leaseMargin)
 	t.standing = tenure.Standing{}
-	t.deadline.Store(0)
+	t.setDeadline(0)
 	t.lease = 0
 	t.mu.Unlock()
 	return t.attach(ctx)

@@ -144,6 +144,7 @@ func (l *loop) configChanged() {
 	l.tower.SetOthers(others)
 	l.peers.SetNodes(config.Nodes)
 	l.keepConfig(config)
+	l.tellGuard(config)
 	l.since.forget(config)
 	l.event("config.applied", "cluster", fmt.Sprintf("configuration of revision %d is in effect", l.replica.configRevision), nil)
 }
