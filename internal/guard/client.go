@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -33,7 +33,7 @@ type Client struct {
 	kick chan struct{} // the addresses are to be sent; holds one
 
 	mu       sync.Mutex
-	conn     *net.UnixConn // nil: not connected
+	conn     *os.File // nil: not connected
 	deadline int64
 	moving   []netip.Addr
 	unseen   time.Time // since when a deadline is on its way and not answered; zero: none
@@ -152,9 +152,9 @@ func (c *Client) Run(ctx context.Context) {
 
 // session is one connection. It returns nil when the context ended.
 func (c *Client) session(ctx context.Context) error {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: c.Path, Net: "unixpacket"})
+	conn, err := connect(c.Path)
 	if err != nil {
-		return fmt.Errorf("reaching the guard: %w; does holdfast-guard.service run on this node?", err)
+		return fmt.Errorf("reaching the guard at %s: %w; does holdfast-guard.service run on this node?", c.Path, err)
 	}
 	if err := c.greet(conn); err != nil {
 		return errors.Join(err, conn.Close())
@@ -186,8 +186,29 @@ func (c *Client) session(ctx context.Context) error {
 	}
 }
 
+// connectionFD is the least number of the connection's descriptor. When a process dies, the kernel closes its descriptors one after the
+// other, the highest first as it happens, and waits some ten milliseconds over each packet socket (synchronize_net). The guard is to
+// hear of the death before that.
+const connectionFD = 1 << 13
+
+// connect opens the connection.
+func connect(path string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	if high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, connectionFD); err == nil { // refused where so many files are not allowed
+		_ = unix.Close(fd)
+		fd = high
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
 // greet says hello, hands over the addresses, and hears who is there.
-func (c *Client) greet(conn *net.UnixConn) error {
+func (c *Client) greet(conn *os.File) error {
 	if err := conn.SetDeadline(time.Now().Add(answerLimit)); err != nil {
 		return err
 	}
@@ -213,7 +234,7 @@ func (c *Client) greet(conn *net.UnixConn) error {
 }
 
 // sendMoving sends the addresses, waiting for room for a bounded time.
-func (c *Client) sendMoving(conn *net.UnixConn) error {
+func (c *Client) sendMoving(conn *os.File) error {
 	c.mu.Lock()
 	list := movingMessages(c.moving)
 	c.mu.Unlock()
@@ -229,7 +250,7 @@ func (c *Client) sendMoving(conn *net.UnixConn) error {
 }
 
 // listen takes in what the guard says until the connection ends.
-func (c *Client) listen(conn *net.UnixConn) error {
+func (c *Client) listen(conn *os.File) error {
 	for {
 		m, err := receive(conn)
 		if err != nil {
@@ -252,7 +273,7 @@ func (c *Client) listen(conn *net.UnixConn) error {
 	}
 }
 
-func receive(conn *net.UnixConn) (message, error) {
+func receive(conn *os.File) (message, error) {
 	var buffer [maxMessage]byte
 	n, err := conn.Read(buffer[:])
 	if err != nil {
@@ -262,7 +283,7 @@ func receive(conn *net.UnixConn) (message, error) {
 }
 
 // lost enters the end of a connection.
-func (c *Client) lost(conn *net.UnixConn, err error) error {
+func (c *Client) lost(conn *os.File, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone {

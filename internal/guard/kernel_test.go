@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -425,9 +424,9 @@ func TestGarbageIsRefused(t *testing.T) {
 	}
 }
 
-func (n *node) dial() *net.UnixConn {
+func (n *node) dial() *os.File {
 	n.t.Helper()
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: n.path, Net: "unixpacket"})
+	conn, err := connect(n.path)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -437,7 +436,7 @@ func (n *node) dial() *net.UnixConn {
 }
 
 // refusedBy reads until the guard refuses.
-func (n *node) refusedBy(conn *net.UnixConn) string {
+func (n *node) refusedBy(conn *os.File) string {
 	n.t.Helper()
 	for {
 		m, err := receive(conn)
@@ -464,13 +463,13 @@ func TestStrangerIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conns := make(chan *net.UnixConn)
+	conns := make(chan *os.File)
 	go func() {
 		runtime.LockOSThread() // and never unlock: only this thread is nobody
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
 			t.Error(errno)
 		}
-		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: n.path, Net: "unixpacket"})
+		conn, err := connect(n.path)
 		if err != nil {
 			t.Error(err)
 		}

@@ -85,6 +85,7 @@ func upCommand(at locate) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVarP(&path, "file", "f", "", "the lab file (default: three nodes, one client, BIND)")
 	flags.BoolVar(&options.userNS, "userns", false, "use a user namespace even as root")
+	flags.BoolVar(&options.noGuard, "no-guard", false, "run the agents without their guards")
 	flags.BoolVar(&noWait, "no-wait", false, "return when all members run, whether the cluster serves or not")
 	flags.DurationVar(&limit, "wait", 60*time.Second, "how long the cluster may take to serve")
 	flags.StringArrayVar(&options.agent, "agent-command", nil, "run this instead of the agent, one word for each flag")

@@ -28,6 +28,7 @@ type request struct {
 	Op      string     `json:"op"`
 	Member  string     `json:"member,omitempty"`
 	Agent   bool       `json:"agent,omitempty"`   // the agent alone
+	Guard   bool       `json:"guard,omitempty"`   // the guard of the agent alone
 	Carrier bool       `json:"carrier,omitempty"` // take the carrier down too
 	Groups  [][]string `json:"groups,omitempty"`  // of members, for partition
 }

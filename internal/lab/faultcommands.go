@@ -21,7 +21,7 @@ func faultCommands(at locate) []*cobra.Command {
 	}
 }
 
-// machineCommand is a command about one member or the agent on it.
+// machineCommand is a command about one member, or the agent or the guard on it.
 func machineCommand(at locate, op, short string) *cobra.Command {
 	ask := request{Op: op}
 	command := &cobra.Command{
@@ -31,7 +31,9 @@ func machineCommand(at locate, op, short string) *cobra.Command {
 			return tell(at, ask)
 		},
 	}
-	command.Flags().BoolVar(&ask.Agent, "agent", false, "do it to the agent alone")
+	command.Flags().BoolVar(&ask.Agent, "agent", false, "do it to the agent alone; its guard goes on")
+	command.Flags().BoolVar(&ask.Guard, "guard", false, "do it to the agent's guard alone")
+	command.MarkFlagsMutuallyExclusive("agent", "guard")
 	return command
 }
 

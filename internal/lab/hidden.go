@@ -31,6 +31,7 @@ func hostCommand(at locate) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&options.UserNS, "user-namespace", false, "the lab is in a user namespace")
+	command.Flags().BoolVar(&options.NoGuard, "no-guard", false, "run no guards")
 	command.Flags().BoolVar(&options.Leashed, "leashed", false, "end with the process that started the lab")
 	command.Flags().StringArrayVar(&options.Agent, "agent-command", nil, "run this instead of the agent")
 	return command

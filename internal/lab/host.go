@@ -26,6 +26,7 @@ const (
 type HostOptions struct {
 	Dir     Directory
 	Agent   []string // what runs as the agent; empty: the holdfast agent
+	NoGuard bool     // run no guards besides the agents
 	Leashed bool
 	UserNS  bool // everything is in a user namespace
 }
@@ -168,7 +169,10 @@ func (h *host) change(ask request) error {
 		return h.heal(m)
 	}
 	if ask.Agent {
-		return m.agentCommand(ask.Op)
+		return m.serviceCommand(ask.Op, serviceAgent)
+	}
+	if ask.Guard {
+		return m.serviceCommand(ask.Op, serviceGuard)
 	}
 	return m.command(ask.Op)
 }

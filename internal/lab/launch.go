@@ -17,9 +17,10 @@ import (
 
 // launchOptions say how a lab is started.
 type launchOptions struct {
-	userNS bool     // use a user namespace though we are root
-	leash  bool     // end the lab when this process ends
-	agent  []string // what runs as the agent; empty: the holdfast agent
+	userNS  bool     // use a user namespace though we are root
+	leash   bool     // end the lab when this process ends
+	noGuard bool     // run no guards
+	agent   []string // what runs as the agent; empty: the holdfast agent
 }
 
 // launch starts the host of a lab for plan and returns when all members run. Whether the cluster serves is another
@@ -104,7 +105,7 @@ func startHost(dir Directory, lock *os.File, options launchOptions) error {
 	}
 	defer ready.Close()
 	userNS := options.userNS || os.Getuid() != 0
-	argv := []string{"lab", "host", "--dir", string(dir), "--user-namespace=" + strconv.FormatBool(userNS), "--leashed=" + strconv.FormatBool(options.leash)}
+	argv := []string{"lab", "host", "--dir", string(dir), "--user-namespace=" + strconv.FormatBool(userNS), "--leashed=" + strconv.FormatBool(options.leash), "--no-guard=" + strconv.FormatBool(options.noGuard)}
 	for _, word := range options.agent {
 		argv = append(argv, "--agent-command", word)
 	}

@@ -35,9 +35,10 @@ type machine struct {
 	wires       []*wire
 }
 
-// The services that a member's first process may run. The agent is a node's, the resolver the resolver's.
+// The services that a member's first process may run. The agent and its guard are a node's, the resolver the resolver's.
 const (
 	serviceAgent    = "agent"
+	serviceGuard    = "guard"
 	serviceResolver = "resolver"
 )
 
@@ -63,29 +64,31 @@ func (m *machine) command(op string) error {
 	return fmt.Errorf("this lab cannot %q", op)
 }
 
-// agentCommand does the same to the agent alone.
-func (m *machine) agentCommand(op string) error {
+// serviceCommand does the same to the agent alone, or to its guard alone.
+func (m *machine) serviceCommand(op, service string) error {
 	switch {
 	case m.Kind != KindNode:
-		return fmt.Errorf("%s is a %s: it has no agent", m.Name, m.Kind)
+		return fmt.Errorf("%s is a %s: it has no %s", m.Name, m.Kind, service)
 	case !m.on:
 		return fmt.Errorf("%s is off", m.Name)
 	case m.frozen:
 		return fmt.Errorf("%s is frozen: `holdfast lab thaw %s` first", m.Name, m.Name)
 	}
-	switch op {
-	case "start":
+	switch {
+	case op == "start" && service == serviceGuard:
+		return m.startGuard()
+	case op == "start":
 		return m.startAgent()
-	case "kill":
-		return m.line.end(serviceAgent, syscall.SIGKILL)
-	case "stop":
-		return m.line.end(serviceAgent, syscall.SIGTERM)
-	case "freeze":
-		return m.line.signal(serviceAgent, syscall.SIGSTOP)
-	case "thaw":
-		return m.line.signal(serviceAgent, syscall.SIGCONT)
+	case op == "kill":
+		return m.line.end(service, syscall.SIGKILL)
+	case op == "stop":
+		return m.line.end(service, syscall.SIGTERM)
+	case op == "freeze":
+		return m.line.signal(service, syscall.SIGSTOP)
+	case op == "thaw":
+		return m.line.signal(service, syscall.SIGCONT)
 	}
-	return fmt.Errorf("this lab cannot %q an agent", op)
+	return fmt.Errorf("this lab cannot %q the %s alone", op, service)
 }
 
 // powerOn starts the member's first process in namespaces of its own, plugs it in, and starts what it runs.
@@ -158,6 +161,11 @@ func (m *machine) boot() error {
 	}
 	switch m.Kind {
 	case KindNode:
+		if !m.host.NoGuard && len(m.host.Agent) == 0 {
+			if err := m.startGuard(); err != nil {
+				return err
+			}
+		}
 		return m.startAgent()
 	case KindResolver:
 		return m.startResolver()
@@ -263,6 +271,12 @@ func (m *machine) startAgent() error {
 		argv = m.host.Agent
 	}
 	return m.line.run(serviceAgent, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
+}
+
+// startGuard runs the guard of the node's agent.
+func (m *machine) startGuard() error {
+	argv := []string{m.host.Dir.path(binDir, "holdfast"), "guard"}
+	return m.line.run(serviceGuard, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
 }
 
 func (m *machine) startResolver() error {

@@ -26,6 +26,7 @@ type MemberStatus struct {
 	State     string               `json:"state"`             // on, off, frozen or crashed
 	Link      string               `json:"link"`              // up, cut (frames are dropped) or down (no carrier)
 	Service   string               `json:"service,omitempty"` // what runs in it: "agent running", "resolver ended with exit code 1"
+	Guard     string               `json:"guard,omitempty"`   // "running", or how it ended; empty where there is none
 	Wires     map[string]LinkCount `json:"faults,omitempty"`  // by interface, for links with faults
 }
 
@@ -88,6 +89,9 @@ func (m *machine) status() MemberStatus {
 			s.Service = service + " " + how
 		}
 	}
+	if how, known := m.line.state(serviceGuard); known {
+		s.Guard = firstOf(how, "running")
+	}
 	for i, w := range m.wires {
 		if s.Wires == nil {
 			s.Wires = make(map[string]LinkCount)
@@ -95,6 +99,14 @@ func (m *machine) status() MemberStatus {
 		s.Wires[m.Interfaces[i].Name] = LinkCount{Out: w.out.counts(), In: w.in.counts()}
 	}
 	return s
+}
+
+// runs is what runs in a member, for people.
+func (m MemberStatus) runs() string {
+	if m.Guard == "" {
+		return m.Service
+	}
+	return m.Service + ", guard " + m.Guard
 }
 
 // table prints s for people.
@@ -110,7 +122,7 @@ func (s *Status) table(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nNAME\tKIND\tADDRESS\tSTATE\tLINK\tRUNS")
 	for _, m := range s.Members {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Kind, strings.Join(m.Addresses, " "), m.State, m.Link, m.Service)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Kind, strings.Join(m.Addresses, " "), m.State, m.Link, m.runs())
 	}
 	return table.Flush()
 }

@@ -15,6 +15,7 @@ type cast struct {
 	groupnet                string // of the groupnet
 	list                    string // the section nodes:
 	cluster                 string // the section cluster:, as name: value lines
+	multiplier              int    // of the heartbeats, that is tenths of a second of the lease; default 30
 }
 
 // file writes the lab file.
@@ -33,9 +34,12 @@ func (c cast) file() string {
 		members = append(members, fmt.Sprintf(`"%d:eth0"`, i+1))
 	}
 	file := fmt.Sprintf("lab: {nodes: %d, clients: %d, routers: %d, resolver: %s}\ncluster:\n", c.nodes, c.clients, c.routers, c.resolver)
+	if c.multiplier == 0 {
+		c.multiplier = 30
+	}
 	// Leases of three seconds: here four nodes and their peers share a few processors, and what these tests look at is not
 	// how soon a death is noticed.
-	file += "  cluster:\n    name: lab\n    heartbeat-multiplier: 30\n" + indent("    ", c.cluster)
+	file += fmt.Sprintf("  cluster:\n    name: lab\n    heartbeat-multiplier: %d\n", c.multiplier) + indent("    ", c.cluster)
 	if c.list != "" {
 		file += "  nodes:\n" + indent("    ", c.list)
 	}

@@ -25,16 +25,11 @@ func TestReport4OldOwnerLetsGo(t *testing.T) {
 func (l *lab) killedAgent(t, whole *testing.T, w *watcher) {
 	before, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
 	survivors := without(l.nodes, "node2")
-	w.leave(t, "node2") // its kernel lets go by itself, when the lifetimes end
 	l.do(t, "kill", "--agent", "node2")
 	l.spread(t, survivors, 4, 4, 4)
-	eventually(t, "node2's kernel has let go without any agent", func() error {
-		held, err := l.kernel("node2")
-		if err == nil && len(held) > 0 {
-			err = fmt.Errorf("it has %v", held)
-		}
-		return err
-	})
+	l.holdsNothing(t, "node2")
+	w.check(t)
+	w.leave(t, "node2")
 	stale := ""
 	for address, node := range before {
 		if node == "node2" {
@@ -148,7 +143,9 @@ func TestThawedNodeOwnsNothing(t *testing.T) {
 			frames := l.capture(t, "client1", "udp port 53")
 			// The client knows the way, so that its questions reach the frozen node's sockets at once.
 			l.must(t, "client1", "dig", "+short", "@"+ssip, "cluster.lab")
-			w.leave(t, victim)
+			if c.freeze == nil { // the guard stands still as well
+				w.leave(t, victim)
+			}
 			l.do(t, append(append([]string{"freeze"}, c.freeze...), victim)...)
 			if r, err := l.try("client1", "dig", "+tries=1", "+time=1", "@"+ssip, "frozen.cluster.lab"); err != nil {
 				t.Fatal(err)
@@ -156,7 +153,7 @@ func TestThawedNodeOwnsNothing(t *testing.T) {
 				t.Logf("asked while frozen, dig ended with %d", r.code)
 			}
 			l.spread(t, without(l.nodes, victim), 4, 4, 4)
-			l.holdsNothing(t, victim) // by the lifetimes
+			l.holdsNothing(t, victim) // by the guard, or by the lifetimes
 			mark := len(frames.frames(t))
 			_, all := frames.packets(t)
 			l.do(t, append(append([]string{"thaw"}, c.freeze...), victim)...)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,7 @@ type seen struct {
 	Node    string `json:"node"`
 	Address string `json:"address"`
 	Gone    bool   `json:"gone"`
+	At      int64  `json:"at"` // when the watcher read it, in nanoseconds of the wall clock; for the log alone
 }
 
 // watcherReport is everything since the start.
@@ -116,8 +118,8 @@ func (w *watcher) join(t *testing.T, node string) {
 	w.ask(t, fmt.Sprintf("join %s %d", node, w.enter(t, node)))
 }
 
-// leave stops watching a node: one that is about to lose its power, or to be frozen, whose kernel then keeps what it had for a
-// bounded time.
+// leave stops watching a node: one that is about to lose its power, or to be frozen with its guard, whose kernel then keeps what it
+// had for a bounded time. Where the agent alone is killed or frozen, the guard takes the addresses off in time.
 func (w *watcher) leave(t *testing.T, node string) {
 	t.Helper()
 	w.ask(t, "leave "+node)
@@ -158,7 +160,7 @@ func (w *watcher) check(t *testing.T) watcherReport {
 // order is where in the log an address came to or went off a node, the last time; -1 if never.
 func (r watcherReport) order(node, address string, gone bool) int {
 	for i := len(r.Seen) - 1; i >= 0; i-- {
-		if r.Seen[i] == (seen{node, address, gone}) {
+		if s := r.Seen[i]; s.Node == node && s.Address == address && s.Gone == gone {
 			return i
 		}
 	}
@@ -357,6 +359,6 @@ func (w *watching) apply(node *watched, message syscall.NetlinkMessage) {
 	}
 	const most = 100_000
 	if len(w.report.Seen) < most {
-		w.report.Seen = append(w.report.Seen, seen{node.name, address.String(), gone})
+		w.report.Seen = append(w.report.Seen, seen{node.name, address.String(), gone, time.Now().UnixNano()})
 	}
 }

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestGuard: what becomes of a node's addresses when its agent, its guard or both are killed or frozen. While the guard works, they are
+// off the node before another one has them, whatever happens to the agent; the watcher sees to that throughout. Without a guard that
+// works the kernel lets go when their lifetime ends. Times are printed, not judged. One lab serves all, in order.
+func TestGuard(t *testing.T) {
+	whole := t
+	// Leases of one second: with longer ones the lifetimes in the kernel end before the deadline, and the guard finds nothing left.
+	l := startLab(t, 4, cast{nodes: 4, clients: 1, resolver: "none", multiplier: 10}.file())
+	w := l.watch(t)
+	kill := func(t *testing.T, node string) { l.signal(t, node, syscall.SIGKILL) }
+	t.Run("agent killed", func(t *testing.T) {
+		l.letsGo(t, w, "node2", kill)
+		l.do(t, "start", "--agent", "node2")
+		l.spread(t, l.nodes, 3, 3, 3, 3)
+	})
+	t.Run("agent killed with its cgroup", func(t *testing.T) {
+		killGroup := l.cgroupOf(t, "node3") // skips where there is none
+		l.letsGo(t, w, "node3", func(*testing.T, string) { killGroup() })
+		l.do(t, "start", "--agent", "node3")
+		l.spread(t, l.nodes, 3, 3, 3, 3)
+	})
+	t.Run("agent frozen", func(t *testing.T) {
+		l.letsGo(t, w, "node4", func(t *testing.T, node string) { l.signal(t, node, syscall.SIGSTOP) })
+		l.do(t, "thaw", "--agent", "node4")
+		l.spread(t, l.nodes, 3, 3, 3, 3)
+	})
+	t.Run("guard killed", func(t *testing.T) { l.guardKilled(t) })
+	t.Run("guard frozen and agent killed", func(t *testing.T) {
+		l.freezeGuard(t, "node2")
+		w.leave(t, "node2")
+		kill(t, "node2")
+		l.spread(t, without(l.nodes, "node2"), 4, 4, 4)
+		l.holdsNothing(t, "node2") // by the lifetimes
+		l.do(t, "thaw", "--guard", "node2")
+		w.join(whole, "node2")
+		l.do(t, "start", "--agent", "node2")
+		l.spread(t, l.nodes, 3, 3, 3, 3)
+		l.answersFrom(t, "node2")
+	})
+	t.Run("both frozen", func(t *testing.T) {
+		w.leave(t, "node3")
+		l.do(t, "freeze", "--guard", "node3")
+		l.do(t, "freeze", "--agent", "node3")
+		l.spread(t, without(l.nodes, "node3"), 4, 4, 4)
+		l.holdsNothing(t, "node3") // by the lifetimes
+		w.join(whole, "node3")
+		l.do(t, "thaw", "--agent", "node3")
+		l.do(t, "thaw", "--guard", "node3")
+		l.spread(t, l.nodes, 3, 3, 3, 3)
+		l.answersFrom(t, "node3")
+	})
+	t.Run("agent stopped in order", func(t *testing.T) {
+		l.do(t, "stop", "--agent", "node1")
+		l.spread(t, without(l.nodes, "node1"), 4, 4, 4)
+		if log := l.guardLog(t, "node1"); strings.Contains(log, "silenced") {
+			t.Errorf("the guard acted on an orderly end:\n%s", log)
+		}
+		l.do(t, "start", "--agent", "node1")
+		l.spread(t, l.nodes, 3, 3, 3, 3)
+	})
+}
+
+// letsGo does something to a node's agent and waits until the others have what it had. The guard has taken each address off before.
+func (l *lab) letsGo(t *testing.T, w *watcher, node string, fault func(t *testing.T, node string)) {
+	t.Helper()
+	before, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
+	began := time.Now()
+	fault(t, node)
+	after, _ := l.spread(t, without(l.nodes, node), 4, 4, 4)
+	report := w.check(t)
+	for address, holder := range before {
+		if holder != node {
+			continue
+		}
+		off, taken := report.order(node, address, true), report.order(after[address], address, false)
+		if off < 0 || taken < 0 || taken < off {
+			t.Errorf("%s went off %s as change %d and came to %s as change %d", address, node, off, after[address], taken)
+			continue
+		}
+		since := func(i int) time.Duration {
+			return time.Unix(0, report.Seen[i].At).Sub(began).Round(100 * time.Microsecond)
+		}
+		t.Logf("%s: off %s after %v, on %s after %v", address, node, since(off), after[address], since(taken))
+	}
+	log := l.guardLog(t, node)
+	if last := strings.LastIndex(log, `msg="silenced this node"`); last < 0 || strings.Contains(log[last:], "addresses=0") {
+		t.Errorf("it was not the guard who did it:\n%s", log)
+	} else {
+		t.Logf("the guard: %s", log[last:])
+	}
+}
+
+// guardKilled: nothing moves, the agent says that it has none, and goes on under the next one.
+func (l *lab) guardKilled(t *testing.T) {
+	before, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
+	l.do(t, "kill", "--guard", "node1")
+	eventually(t, "node1 says that it has no guard", func() error { return l.problem("node1", "guard.absent", "node1") })
+	l.do(t, "start", "--guard", "node1")
+	eventually(t, "node1 has a guard", func() error {
+		if l.problem("node1", "guard.absent", "") == nil {
+			return errors.New("it says that it has none")
+		}
+		return nil
+	})
+	after, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
+	for address, node := range before {
+		if after[address] != node {
+			t.Errorf("%s moved from %s to %s", address, node, after[address])
+		}
+	}
+}
+
+// freezeGuard freezes a guard and waits until its agent has noticed.
+func (l *lab) freezeGuard(t *testing.T, node string) {
+	t.Helper()
+	l.do(t, "freeze", "--guard", node)
+	eventually(t, node+" says that its guard does not answer", func() error { return l.problem(node, "guard.absent", "does not answer") })
+}
+
+// answersFrom checks that nothing of a silence is left: a client reaches what the node holds.
+func (l *lab) answersFrom(t *testing.T, node string) {
+	t.Helper()
+	pool, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
+	for address, holder := range pool {
+		if holder == node {
+			l.must(t, "client1", "ping", "-c", "1", "-W", "5", address)
+		}
+	}
+}
+
+func (l *lab) guardLog(t *testing.T, node string) string {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(l.dir, "nodes", node, "guard.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(log)
+}
+
+// agentProcess is the number of a node's agent, as this process sees it.
+func (l *lab) agentProcess(t *testing.T, node string) int {
+	t.Helper()
+	for _, process := range processesOf(l.dir) {
+		var pid int
+		var line string
+		if _, err := fmt.Sscanf(process, "%d %q", &pid, &line); err != nil {
+			t.Fatal(err)
+		}
+		if words := strings.Fields(line); len(words) > 1 && words[1] == "agent" && strings.Contains(line+" ", "/"+node+" ") {
+			return pid
+		}
+	}
+	t.Fatalf("%s has no agent", node)
+	return 0
+}
+
+// signal signals a node's agent without going through the lab, so that it is known when.
+func (l *lab) signal(t *testing.T, node string, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(l.agentProcess(t, node), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cgroupOf puts a node's agent into a cgroup of its own, and returns what kills everything in it at once.
+func (l *lab) cgroupOf(t *testing.T, node string) (kill func()) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := ""
+	for line := range strings.Lines(string(mounts)) {
+		if words := strings.Fields(line); len(words) > 2 && words[2] == "cgroup2" {
+			root = words[1]
+		}
+	}
+	if root == "" {
+		t.Skip("no cgroup2 is mounted here")
+	}
+	group, err := os.MkdirTemp(root, "holdfast-test-")
+	if err != nil {
+		t.Skipf("no cgroup can be made here: %v", err)
+	}
+	t.Cleanup(func() {
+		eventually(t, "the cgroup is empty and gone", func() error { return os.Remove(group) })
+	})
+	if _, err := os.Stat(filepath.Join(group, "cgroup.kill")); err != nil {
+		t.Skipf("this kernel kills no cgroups (Linux 5.14 does): %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(l.agentProcess(t, node))), 0o644); err != nil {
+		t.Skipf("no process can be put into a cgroup here: %v", err)
+	}
+	return func() {
+		if err := os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0o644); err != nil {
+			t.Errorf("killing the cgroup: %v", err)
+		}
+	}
+}
