@@ -19,7 +19,7 @@ func TestGuard(t *testing.T) {
 	// Leases of one second: with longer ones the lifetimes in the kernel end before the deadline, and the guard finds nothing left.
 	l := startLab(t, 4, cast{nodes: 4, clients: 1, resolver: "none", multiplier: 10}.file())
 	w := l.watch(t)
-	kill := func(t *testing.T, node string) { l.signal(t, node, syscall.SIGKILL) }
+	kill := func(t *testing.T, node string) time.Time { return l.signal(t, node, syscall.SIGKILL) }
 	t.Run("agent killed", func(t *testing.T) {
 		l.letsGo(t, w, "node2", kill)
 		l.do(t, "start", "--agent", "node2")
@@ -27,12 +27,12 @@ func TestGuard(t *testing.T) {
 	})
 	t.Run("agent killed with its cgroup", func(t *testing.T) {
 		killGroup := l.cgroupOf(t, "node3") // skips where there is none
-		l.letsGo(t, w, "node3", func(*testing.T, string) { killGroup() })
+		l.letsGo(t, w, "node3", func(*testing.T, string) time.Time { return killGroup() })
 		l.do(t, "start", "--agent", "node3")
 		l.spread(t, l.nodes, 3, 3, 3, 3)
 	})
 	t.Run("agent frozen", func(t *testing.T) {
-		l.letsGo(t, w, "node4", func(t *testing.T, node string) { l.signal(t, node, syscall.SIGSTOP) })
+		l.letsGo(t, w, "node4", func(t *testing.T, node string) time.Time { return l.signal(t, node, syscall.SIGSTOP) })
 		l.do(t, "thaw", "--agent", "node4")
 		l.spread(t, l.nodes, 3, 3, 3, 3)
 	})
@@ -72,12 +72,11 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// letsGo does something to a node's agent and waits until the others have what it had. The guard has taken each address off before.
-func (l *lab) letsGo(t *testing.T, w *watcher, node string, fault func(t *testing.T, node string)) {
+// letsGo does something to a node's agent, which says when it began, and waits until the others have what it had. The guard has taken each address off before.
+func (l *lab) letsGo(t *testing.T, w *watcher, node string, fault func(t *testing.T, node string) time.Time) {
 	t.Helper()
 	before, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
-	began := time.Now()
-	fault(t, node)
+	began := fault(t, node)
 	after, _ := l.spread(t, without(l.nodes, node), 4, 4, 4)
 	report := w.check(t)
 	for address, holder := range before {
@@ -166,16 +165,19 @@ func (l *lab) agentProcess(t *testing.T, node string) int {
 	return 0
 }
 
-// signal signals a node's agent without going through the lab, so that it is known when.
-func (l *lab) signal(t *testing.T, node string, s syscall.Signal) {
+// signal signals a node's agent without going through the lab, and returns when.
+func (l *lab) signal(t *testing.T, node string, s syscall.Signal) time.Time {
 	t.Helper()
-	if err := syscall.Kill(l.agentProcess(t, node), s); err != nil {
+	pid := l.agentProcess(t, node)
+	at := time.Now()
+	if err := syscall.Kill(pid, s); err != nil {
 		t.Fatal(err)
 	}
+	return at
 }
 
-// cgroupOf puts a node's agent into a cgroup of its own, and returns what kills everything in it at once.
-func (l *lab) cgroupOf(t *testing.T, node string) (kill func()) {
+// cgroupOf puts a node's agent into a cgroup of its own, and returns what kills everything in it at once and says when.
+func (l *lab) cgroupOf(t *testing.T, node string) (kill func() time.Time) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -203,9 +205,11 @@ func (l *lab) cgroupOf(t *testing.T, node string) (kill func()) {
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(l.agentProcess(t, node))), 0o644); err != nil {
 		t.Skipf("no process can be put into a cgroup here: %v", err)
 	}
-	return func() {
+	return func() time.Time {
+		at := time.Now()
 		if err := os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0o644); err != nil {
 			t.Errorf("killing the cgroup: %v", err)
 		}
+		return at
 	}
 }
