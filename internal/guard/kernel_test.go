@@ -467,7 +467,9 @@ func TestStrangerIsRefused(t *testing.T) {
 	go func() {
 		runtime.LockOSThread() // and never unlock: only this thread is nobody
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
-			t.Error(errno)
+			t.Logf("becoming somebody else: %v", errno) // a user namespace of one user has nobody else
+			conns <- nil
+			return
 		}
 		conn, err := connect(n.path)
 		if err != nil {
@@ -477,7 +479,7 @@ func TestStrangerIsRefused(t *testing.T) {
 	}()
 	stranger := <-conns
 	if stranger == nil {
-		return
+		t.Skip("nobody else can be had here")
 	}
 	defer stranger.Close()
 	if got := n.refusedBy(stranger); !strings.Contains(got, "user 65534") {
