@@ -62,9 +62,10 @@ func TestGuard(t *testing.T) {
 		l.answersFrom(t, "node3")
 	})
 	t.Run("agent stopped in order", func(t *testing.T) {
+		before := l.guardLog(t, "node1")
 		l.do(t, "stop", "--agent", "node1")
 		l.spread(t, without(l.nodes, "node1"), 4, 4, 4)
-		if log := l.guardLog(t, "node1"); strings.Contains(log, "silenced") {
+		if log := strings.TrimPrefix(l.guardLog(t, "node1"), before); strings.Contains(log, "silenced") || !strings.Contains(log, "goodbye=true") {
 			t.Errorf("the guard acted on an orderly end:\n%s", log)
 		}
 		l.do(t, "start", "--agent", "node1")
@@ -104,6 +105,7 @@ func (l *lab) letsGo(t *testing.T, w *watcher, node string, fault func(t *testin
 // guardKilled: nothing moves, the agent says that it has none, and goes on under the next one.
 func (l *lab) guardKilled(t *testing.T) {
 	before, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
+	lapses := l.lapses(t)
 	l.do(t, "kill", "--guard", "node1")
 	eventually(t, "node1 says that it has no guard", func() error { return l.problem("node1", "guard.absent", "node1") })
 	l.do(t, "start", "--guard", "node1")
@@ -114,11 +116,29 @@ func (l *lab) guardKilled(t *testing.T) {
 		return nil
 	})
 	after, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
+	if l.lapses(t) != lapses {
+		t.Log("a node lapsed meanwhile, on a machine that is too busy for leases of a second: what moved proves nothing")
+		return
+	}
 	for address, node := range before {
 		if after[address] != node {
 			t.Errorf("%s moved from %s to %s", address, node, after[address])
 		}
 	}
+}
+
+// lapses counts how often a node has lapsed.
+func (l *lab) lapses(t *testing.T) int {
+	t.Helper()
+	count := 0
+	for _, node := range l.nodes {
+		log, err := os.ReadFile(filepath.Join(l.dir, "nodes", node, "agent.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		count += strings.Count(string(log), "event=node.lapsed")
+	}
+	return count
 }
 
 // freezeGuard freezes a guard and waits until its agent has noticed.
