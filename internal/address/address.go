@@ -27,7 +27,7 @@ import (
 	"github.com/holdfast/holdfast/internal/problem"
 )
 
-// The lifetimes of addresses that move (spec/steering.md section 4, design.md "A dead man's hand lets go").
+// The lifetimes of addresses that move (ARCHITECTURE.md, "Three clocks").
 const (
 	// ValidLifetime is after how long without renewal the kernel removes an address by itself.
 	ValidLifetime = 2 * time.Second

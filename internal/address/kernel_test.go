@@ -422,7 +422,7 @@ func TestInterfaceReturnsOnTheKernel(t *testing.T) {
 	s.until("the board is clear", func() bool { return !s.problem("address.interface-missing") })
 }
 
-// The bar of spec/steering.md section 5 is a clean node within 200 ms; here the time is only shown.
+// The bar is a clean node within 200 ms; here the time is only shown.
 func TestSilenceOfAThousand(t *testing.T) {
 	s := newSite(t)
 	var many []Holding

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// repeats are the times after taking at which an address is announced again (spec/steering.md section 4). The first
+// repeats are the times after taking at which an address is announced again (ARCHITECTURE.md, "The way of one failover"). The first
 // announcement, at once, is made by whoever starts the schedule.
 var repeats = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 

@@ -93,6 +93,7 @@ func walk(t *testing.T, visit func(name string)) {
 			return err
 		case entry.IsDir() && slices.Contains(skipped, entry.Name()):
 			return filepath.SkipDir
+		case entry.Name() == ".git": // of a worktree, which says where the repository is
 		case entry.Type().IsRegular():
 			inside, err := filepath.Rel(root, name)
 			if err != nil {

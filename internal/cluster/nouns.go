@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Config is the whole of what operators write (spec/steering.md section 1).
+// Config is the whole of what operators write (docs/configuration.md).
 type Config struct {
 	Settings  Settings
 	Nodes     []Node
@@ -37,7 +37,7 @@ type Settings struct {
 // HookPhase is when a hook runs around the move of an address.
 type HookPhase string
 
-// The phases in the order in which one move passes through them (spec/steering.md section 4).
+// The phases in the order in which one move passes through them (docs/configuration.md, "cluster / hooks").
 const (
 	HookPrepare HookPhase = "prepare" // on all nodes, before anything moves
 	HookRelease HookPhase = "release" // on the old owner
@@ -88,7 +88,7 @@ type Groupnet struct {
 // Rotation says whether holders of a subnet's service addresses share the position of their policies.
 type Rotation string
 
-// Values of Rotation (spec/steering.md section 2).
+// Values of Rotation (docs/dns.md, "How a node is picked").
 const (
 	RotationShared      Rotation = "shared"
 	RotationIndependent Rotation = "independent"
@@ -123,7 +123,7 @@ const (
 // Policy is a connection or failover policy.
 type Policy string
 
-// The four policies (spec/steering.md section 3). RoundRobin is the default.
+// The four policies (docs/dns.md, "How a node is picked"). RoundRobin is the default.
 const (
 	RoundRobin Policy = "round_robin"
 	ConnCount  Policy = "conn_count"
@@ -134,7 +134,7 @@ const (
 // RebalancePolicy says when addresses move back after a node returned.
 type RebalancePolicy string
 
-// Values of RebalancePolicy (spec/steering.md section 4). Auto is the default.
+// Values of RebalancePolicy (docs/failover.md, "Coming back"). Auto is the default.
 const (
 	RebalanceAuto        RebalancePolicy = "auto"
 	RebalanceManual      RebalancePolicy = "manual"

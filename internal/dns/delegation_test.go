@@ -15,7 +15,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; read the difference before committing it")
 
-// siteInput is the example of spec/steering.md section 1 with an alias, and one service address of the other family.
+// siteInput is the example of docs/dns.md, "What to set up", with an alias, and one service address of the other family.
 func siteInput(separate bool) DelegationInput {
 	return DelegationInput{
 		Zones:   []string{"cluster.company.com", "files.company.com"},

@@ -1,5 +1,5 @@
 // Package dns answers for the delegated zones: which address of which node a client gets, and every other question
-// that a resolver may put to an authoritative server (spec/steering.md sections 2 and 3).
+// that a resolver may put to an authoritative server (docs/dns.md).
 //
 // It has two layers. An Answerer turns one query into at most one response: it opens no socket, starts no goroutine and
 // reads no clock. A Server puts an Answerer behind UDP and TCP sockets, one pair for each service address, so that a

@@ -54,7 +54,7 @@ func share(holders []*holder) {
 	}
 }
 
-// TestSharedRotation is the bar of spec/steering.md section 5: 50 nodes, 10 answers from the first service address and
+// TestSharedRotation is the bar of a shared rotation: 50 nodes, 10 answers from the first service address and
 // then 40 from the second are 50 different nodes; and 7 nodes behind 3 service addresses in turn, where any 7 answers in
 // a row name 7 nodes.
 func TestSharedRotation(t *testing.T) {

@@ -17,7 +17,7 @@ const (
 	ssipAddresses = "ssip.example.com. 900 A 10.0.0.4\nssip.example.com. 900 A 10.0.0.5\nssip.example.com. 900 AAAA 2001:db8::4"
 )
 
-// rcodeRow is one row of the table of spec/steering.md section 3.
+// rcodeRow is one row of the table of docs/dns.md, "What is answered to what".
 type rcodeRow struct {
 	why        string
 	q          asked

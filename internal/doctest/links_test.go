@@ -11,7 +11,12 @@ import (
 	"unicode"
 )
 
-var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+var (
+	link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+
+	// numbered is a link whose label says which decision it leads to.
+	numbered = regexp.MustCompile(`\[[^\]]*decisions/(\d{4})[^\]]*\]\([^()\s]*/(\d{4})-[^()\s]*\)`)
+)
 
 // TestLinks: what a page points to is there, down to the heading.
 func TestLinks(t *testing.T) {
@@ -31,9 +36,25 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
+	for _, p := range pages(t) {
+		for _, fault := range mislabelled(p.text) {
+			t.Errorf("%s: %s", p.path, fault)
+		}
+	}
 	if checked < 20 {
 		t.Errorf("only %d links were found", checked)
 	}
+}
+
+// mislabelled are the links that promise another decision than the one that they lead to.
+func mislabelled(text string) []string {
+	var faults []string
+	for _, m := range numbered.FindAllStringSubmatch(text, -1) {
+		if m[1] != m[2] {
+			faults = append(faults, m[0]+" leads to another decision than it says")
+		}
+	}
+	return faults
 }
 
 // resolve says what is wrong with a link of a page; empty if nothing is.
@@ -80,5 +101,8 @@ func TestLinksCanBreak(t *testing.T) {
 		if got := resolve("README.md", target, headings); (got == "") != fine {
 			t.Errorf("%s: %q", target, got)
 		}
+	}
+	if got := mislabelled("[decisions/0009](decisions/0010-x.md) [docs/decisions/0009](docs/decisions/0009-y.md)"); len(got) != 1 {
+		t.Errorf("got %q", got)
 	}
 }

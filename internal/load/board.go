@@ -14,7 +14,7 @@ const (
 	// MaxNodes bounds the nodes on a Board, twice the largest cluster. Samples of further ones are refused and counted.
 	MaxNodes = 512
 
-	// staleIntervals is how many sample intervals a sample counts (spec/steering.md section 3).
+	// staleIntervals is how many sample intervals a sample counts (docs/dns.md, "How a node is picked").
 	staleIntervals = 3
 
 	// reorderWindow is how much older than the one before a sample may be and be taken for one that was overtaken on its

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The sizing examples of spec/steering.md section 4, for real: whoever dies, this is how the survivors stand.
+// The sizing examples, for real: whoever dies, this is how the survivors stand.
 func TestDeathOfAnyNodeLeavesTheSpreadOfTheSizingExamples(t *testing.T) {
 	for _, example := range []struct {
 		nodes, addresses int
@@ -331,7 +331,7 @@ func TestWhichAddressesLeave(t *testing.T) {
 	}
 }
 
-// spec/steering.md section 4: under a measured policy the plan on record changes only for a gain over 10%.
+// Under a measured policy the plan on record changes only for a gain over 10%.
 func TestMeasuredNextStaysUnlessTheGainIsOverTenPercent(t *testing.T) {
 	for _, example := range []struct {
 		recorded int // connections of n2, the next on record; n3 has 100

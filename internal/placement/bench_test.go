@@ -29,7 +29,7 @@ func bigPools(nodes, pools, addressesEach int) []Request {
 	return requests
 }
 
-// BenchmarkPlanDown256x4096 is the bar of spec/steering.md section 5: the plan for a death over all pools in at most 20 ms.
+// BenchmarkPlanDown256x4096 is the plan for a death over all pools; the bar is 20 ms at most (docs/benchmarks.md, "Placement").
 func BenchmarkPlanDown256x4096(b *testing.B) {
 	requests := bigPools(256, 64, 64)
 	down := requests[0].Current[0].Owner.LNN

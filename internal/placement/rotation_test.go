@@ -140,7 +140,7 @@ func TestRoundRobinKeepsToTheWeights(t *testing.T) {
 	})
 }
 
-// spec/steering.md section 5: 50 nodes, 10 answers from the first service address, then 40 from the second: 50 nodes.
+// The bar of a shared rotation: 50 nodes, 10 answers from the first service address, then 40 from the second: 50 nodes.
 func TestSecondHolderGoesOnWhereTheFirstWas(t *testing.T) {
 	for _, policy := range []cluster.Policy{cluster.RoundRobin, cluster.ConnCount, cluster.Throughput, cluster.CPUUsage} {
 		var first, second, independent Rotation
@@ -166,7 +166,7 @@ func TestSecondHolderGoesOnWhereTheFirstWas(t *testing.T) {
 	}
 }
 
-// spec/steering.md section 5: 7 nodes, 3 service addresses in turn: any 7 answers in a row name 7 nodes, also when one
+// The bar of a shared rotation: 7 nodes, 3 service addresses in turn: any 7 answers in a row name 7 nodes, also when one
 // holder dies and a node takes over that had only been told of the answers.
 func TestHoldersInTurnNameAllNodesAlsoAcrossATakeover(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -197,7 +197,7 @@ func TestHoldersInTurnNameAllNodesAlsoAcrossATakeover(t *testing.T) {
 	})
 }
 
-// spec/steering.md section 5: three holders asked at random. Each tells the others what it answered once for so many
+// Three holders asked at random. Each tells the others what it answered once for so many
 // answers of all; at full rate that is after many rounds. However late they hear, the sum stays even: within three at full
 // rate and where they hear at once; between the two, where nobody can know who makes up for what, little more.
 func TestHoldersAtRandomStayEvenHoweverLateTheyHear(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The sizing examples of spec/steering.md section 4, which come from the original's white paper.
+// The sizing examples (the lab scenario sizing), which come from the original's white paper.
 func TestSizeFourNodesFourAddresses600Clients(t *testing.T) {
 	got := Size(SizeRequest{Nodes: 4, Addresses: 4, Clients: 600})
 	want := []Group{{Nodes: 1, Addresses: 2, Clients: 300}, {Nodes: 2, Addresses: 1, Clients: 150}}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// largeModel is the largest cluster of spec/steering.md section 5: 256 nodes, 64 pools, 4,096 addresses, all held.
+// largeModel is the largest cluster of docs/benchmarks.md, "Decisions of the largest cluster": 256 nodes, 64 pools, 4,096 addresses, all held.
 func largeModel(b *testing.B) *World {
 	b.Helper()
 	var text strings.Builder

@@ -28,7 +28,7 @@ type ServiceProposal struct {
 	Why       string
 }
 
-// ProposeServices says what this node should try to write for service addresses (spec/steering.md section 2): what it does
+// ProposeServices says what this node should try to write for service addresses (ARCHITECTURE.md, "Service addresses"): what it does
 // with those that it holds, and at most one try in each subnet for one that is free, so that a node that is quick does not
 // take all of them before the others have looked. Held is what is on the interfaces now.
 func ProposeServices(w *World, self tenure.Incarnation, held map[netip.Addr]bool, now time.Time) []ServiceProposal {

@@ -19,7 +19,7 @@ func expect(t *testing.T, what string, got, want map[int]int) {
 	}
 }
 
-// The sizing examples of spec/steering.md section 4, as the whole cluster plays them.
+// The sizing examples (the lab scenario sizing; docs/failover.md, "Who takes over"), as the whole cluster plays them.
 func TestDeathOfAnyNodeKeepsTheSpread(t *testing.T) {
 	for dead := 1; dead <= 4; dead++ {
 		m := newModel(t, 4, 12, "")
@@ -130,7 +130,7 @@ func TestANodeThatDrainsGivesEverythingAwayAndDiesWithNothing(t *testing.T) {
 }
 
 // A holder that came back before anyone took over gets its addresses under the new incarnation, or its successor does; in
-// no case do they stay with nobody (design.md, "nothing stays orphaned because its holder came back too soon").
+// no case do they stay with nobody (nothing stays orphaned because its holder came back too soon).
 func TestNothingStaysOrphanedWhenAHolderComesBackTooSoon(t *testing.T) {
 	m := newModel(t, 3, 6, "")
 	m.settle()
