@@ -55,6 +55,23 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
+// unquoted is what somebody wrote where a mapping with one key was read, if they hardly meant one: no blank follows the colon,
+// which is how an IPv6 address (fd00::1) or a member (1:eth0) without quotes is read inside braces, or the value ends in a colon
+// (fd00::). Empty otherwise.
+func (n *node) unquoted() string {
+	if n.kind != kindMapping || len(n.entries) != 1 {
+		return ""
+	}
+	key, value := n.entries[0].key, n.entries[0].value
+	switch {
+	case value.kind == kindNull && strings.HasSuffix(key.text, ":"):
+		return key.text + ":"
+	case value.kind <= kindBoolean && value.line == key.line && value.column == key.column+len(key.text)+1:
+		return key.text + ":" + value.text
+	}
+	return ""
+}
+
 // readDocument turns YAML text into one tree. The faults have lines and columns.
 func readDocument(data []byte) (*node, Faults) {
 	if len(data) > MaxFileBytes {
@@ -110,12 +127,20 @@ func parseTokens(tokens token.Tokens) (file *ast.File, fault *Fault) {
 		fault.Message = "this is not valid YAML: " + printable(firstLine(syntax.Message))
 		if strings.Contains(syntax.Message, "'\t'") {
 			fault.Message = "a tab stands where YAML takes only spaces"
+		} else if beginsWithColons(syntax.Token) {
+			fault.Message = "a value that begins with a colon must be in quotes, such as \"::1\""
 		}
 		if syntax.Token != nil && syntax.Token.Position != nil {
 			fault.Line, fault.Column = syntax.Token.Position.Line, syntax.Token.Position.Column
 		}
 	}
 	return nil, fault
+}
+
+// beginsWithColons reports whether two colons stand together where the parser gave up: an IPv6 address without quotes.
+func beginsWithColons(t *token.Token) bool {
+	return t != nil && t.Type == token.MappingValueType && t.Next != nil && strings.HasPrefix(t.Next.Value, ":") &&
+		t.Position != nil && t.Next.Position != nil && t.Next.Position.Offset == t.Position.Offset+1
 }
 
 func firstLine(s string) string {

@@ -209,6 +209,8 @@ func readScalar[V any](r *reader, n *node, at place, f form[V]) (v V, ok bool) {
 	switch {
 	case n.kind == kindNull:
 		r.fault(at, n, "has no value; write %s, or remove the line", f.noun)
+	case n.unquoted() != "":
+		r.fault(at, n, "%s is read as a mapping, because of its colon; put it in quotes: \"%[1]s\"", printable(n.unquoted()))
 	case n.kind == kindList || n.kind == kindMapping:
 		r.fault(at, n, "is %s; write %s", n.kind, f.noun)
 	case f.accepts(n.kind):
