@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
-	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // nodeService is the local API: what the command line and the console ask. It answers from the view that the loop saw last and
@@ -144,51 +141,6 @@ func storeRefusal(err error) error {
 	return api.Unavailable("the store did not take the change: %v", err)
 }
 
-// movesUnder says what would move if this were the configuration. The same decisions make it happen.
-func (s nodeService) movesUnder(v *view, config *cluster.Config) []*holdfastv1.Move {
-	w := *v.world
-	w.Config = config
-	w.Settling = false
-	w.Pools, w.Services = settled(v.world, config)
-	var moves []*holdfastv1.Move
-	pools := config.Pools()
-	for id := range v.world.Pools {
-		if !slices.Contains(pools, id) {
-			pools = append(pools, id)
-		}
-	}
-	for _, id := range pools {
-		moves = append(moves, moveMessages(&w, id, steering.Foresee(&w, id, false, s.now()).Moves)...)
-		for _, addr := range slices.SortedFunc(maps.Keys(v.world.Pools[id]), netip.Addr.Compare) {
-			st := v.world.Pools[id][addr]
-			if !slices.Contains(config.Addresses(id), addr) && !st.Owner.IsZero() {
-				moves = append(moves, moveMessage(&w, id.String(), placement.Move{Address: addr, From: st.Owner.Member(), Reason: "the address is no longer configured"}))
-			}
-		}
-	}
-	for key, st := range v.world.Services {
-		if !slices.Contains(config.ServiceAddresses(key.Subnet), key.Address) && !st.Owner.IsZero() {
-			moves = append(moves, moveMessage(&w, key.Subnet.String(), placement.Move{Address: key.Address, From: st.Owner.Member(), Reason: "the service address is no longer configured"}))
-		}
-	}
-	return moves
-}
-
-// settled is what the records will be when everybody has let go of what a configuration no longer gives: only then an address
-// that changes its pool comes to its new owner.
-func settled(w *steering.World, config *cluster.Config) (map[cluster.PoolID]tenure.Record, map[steering.ServiceKey]tenure.Statement) {
-	pools, services := map[cluster.PoolID]tenure.Record{}, maps.Clone(w.Services)
-	for id, record := range w.Pools {
-		addresses := config.Addresses(id)
-		pools[id] = maps.Clone(record)
-		maps.DeleteFunc(pools[id], func(addr netip.Addr, _ tenure.Statement) bool { return !slices.Contains(addresses, addr) })
-	}
-	maps.DeleteFunc(services, func(key steering.ServiceKey, _ tenure.Statement) bool {
-		return !slices.Contains(config.ServiceAddresses(key.Subnet), key.Address)
-	})
-	return pools, services
-}
-
 func (s nodeService) RebalancePool(ctx context.Context, r *holdfastv1.RebalancePoolRequest) (*holdfastv1.ChangeResult, error) {
 	v, err := s.seen()
 	if err != nil {
@@ -260,16 +212,16 @@ func (s nodeService) RebalanceServiceAddresses(ctx context.Context, r *holdfastv
 	}
 	before := v
 	result := &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Revision: v.configRevision}
+	if r.Options.GetDryRun() {
+		result.Moves = serviceMoveMessages(v.world, steering.ForeseeSpread(v.world, subnet, s.now()))
+	}
 	for range len(v.world.Config.ServiceAddresses(subnet)) { // one at a time, and never more moves than addresses
 		p, ok := steering.SpreadService(v.world, subnet, s.now())
-		if !ok {
+		if !ok || r.Options.GetDryRun() {
 			break
 		}
 		result.Moves = append(result.Moves, moveMessage(v.world, subnet.String(), placement.Move{
 			Address: p.Key.Address, From: p.Statement.Owner.Member(), To: p.Statement.To.Member(), Reason: p.Why}))
-		if r.Options.GetDryRun() {
-			break
-		}
 		if v, err = s.moveService(ctx, v, p, r.Options); err != nil {
 			return result, err
 		}
@@ -376,20 +328,6 @@ func (s nodeService) drain(ctx context.Context, name string, options *holdfastv1
 	}
 	result.PendingNodes = s.await(ctx, options, drained)
 	return result, nil
-}
-
-// movesIfDrained says what would move.
-func (s nodeService) movesIfDrained(v *view, lnn int, on bool) []*holdfastv1.Move {
-	w := *v.world
-	w.Nodes = maps.Clone(w.Nodes)
-	node := w.Nodes[lnn]
-	node.Draining = on
-	w.Nodes[lnn] = node
-	var moves []*holdfastv1.Move
-	for _, id := range w.Config.Pools() {
-		moves = append(moves, moveMessages(&w, id, steering.Foresee(&w, id, false, s.now()).Moves)...)
-	}
-	return moves
 }
 
 func (s nodeService) PinAddress(ctx context.Context, r *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error) {

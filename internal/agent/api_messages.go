@@ -36,6 +36,14 @@ func moveMessages(w *steering.World, id cluster.PoolID, moves []placement.Move) 
 	return out
 }
 
+func serviceMoveMessages(w *steering.World, moves []steering.ServiceMove) []*holdfastv1.Move {
+	var out []*holdfastv1.Move
+	for _, m := range moves {
+		out = append(out, moveMessage(w, m.Subnet.String(), m.Move))
+	}
+	return out
+}
+
 func moveMessage(w *steering.World, within string, m placement.Move) *holdfastv1.Move {
 	return &holdfastv1.Move{
 		Address: m.Address.String(), From: namedMember(w, m.From), To: namedMember(w, m.To), Reason: m.Reason, Pool: within,

@@ -120,7 +120,22 @@ func (s nodeService) PlanDown(_ context.Context, r *holdfastv1.PlanDownRequest) 
 			}
 		}
 	}
+	s.planServices(v, down, response)
 	return response, nil
+}
+
+// planServices adds what becomes of the service addresses.
+func (s nodeService) planServices(v *view, down []int, response *holdfastv1.PlanDownResponse) {
+	foreseen := steering.ForeseeServicesDown(v.world, down, s.now())
+	response.Moves = append(response.Moves, serviceMoveMessages(v.world, foreseen.Moves)...)
+	for _, subnet := range v.world.Config.Subnets() {
+		for _, addr := range v.world.Config.ServiceAddresses(subnet) {
+			st := foreseen.Services[steering.ServiceKey{Subnet: subnet, Address: addr}]
+			if st.Owner.IsZero() || v.world.Over(st.Owner) || slices.Contains(down, st.Owner.LNN) {
+				response.Unassigned = append(response.Unassigned, &holdfastv1.PoolAddress{Address: addr.String(), Why: "no ready node would be left to answer on it"})
+			}
+		}
+	}
 }
 
 // counts is how many addresses of a record each node holds or is about to hold.

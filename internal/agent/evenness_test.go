@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -207,11 +208,12 @@ func TestADryRunShowsWhatThenHappens(t *testing.T) {
 			t.Errorf("planned and not done: %v\n%s", want, c.story())
 		}
 		down, err := asked.PlanDown(t.Context(), &holdfastv1.PlanDownRequest{Nodes: []string{"node3"}})
-		if err != nil || len(down.Moves) != 3 || down.Pools[0].Nodes[2].AddressesAfter != 0 || down.Pools[0].Nodes[0].AddressesAfter != 4 {
+		service := slices.DeleteFunc(c.onKernel(3), func(a netip.Addr) bool { return a.As4()[3] >= 100 })
+		if err != nil || len(down.Moves) != 3+len(service) || down.Pools[0].Nodes[2].AddressesAfter != 0 || down.Pools[0].Nodes[0].AddressesAfter != 4 {
 			t.Errorf("the plan for the death of node 3: %v %v", down, err)
 		}
 		all, err := asked.PlanDown(t.Context(), &holdfastv1.PlanDownRequest{Nodes: []string{"1", "2", "3", "4"}})
-		if err != nil || len(all.Unassigned) != 12 {
+		if err != nil || len(all.Unassigned) != 12+3 {
 			t.Errorf("with everybody gone: %v %v", all, err)
 		}
 	})

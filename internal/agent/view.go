@@ -131,5 +131,8 @@ func nameOf(w *steering.World, lnn int) string {
 	if node, ok := w.Config.Node(lnn); ok {
 		return node.Name
 	}
+	if node := w.Nodes[lnn]; node.Name != "" {
+		return node.Name // one that a configuration which is only looked at no longer has
+	}
 	return "node " + strconv.Itoa(lnn)
 }

@@ -138,18 +138,44 @@ func (m *model) turn(lnn int) (changed bool) {
 		m.write(p.Pool, p.Record)
 		return true
 	}
-	if proposals := ProposeServices(w, n.Incarnation, n.held, m.now); len(proposals) > 0 {
-		p := proposals[0]
-		m.tell(p.Key.Address, m.services[p.Key], p.Statement)
-		if p.Statement == (tenure.Statement{}) {
-			delete(m.services, p.Key)
-		} else {
-			m.services[p.Key] = p.Statement
+	for _, p := range ProposeServices(w, n.Incarnation, n.held, m.now) {
+		if p.After == 0 {
+			m.writeService(p)
+			return true
 		}
-		m.check()
-		return true
 	}
 	return false
+}
+
+func (m *model) writeService(p ServiceProposal) {
+	m.tell(p.Key.Address, m.services[p.Key], p.Statement)
+	if p.Statement == (tenure.Statement{}) {
+		delete(m.services, p.Key)
+	} else {
+		m.services[p.Key] = p.Statement
+	}
+	m.check()
+}
+
+// patient lets the node that waits least for a free service address try for it, once nobody has anything to do at once.
+func (m *model) patient() bool {
+	var best ServiceProposal
+	for _, lnn := range slices.Sorted(maps.Keys(m.nodes)) {
+		n := m.nodes[lnn]
+		if !n.running {
+			continue
+		}
+		for _, p := range ProposeServices(m.world(lnn), n.Incarnation, n.held, m.now) {
+			if best.After == 0 || p.After < best.After {
+				best = p
+			}
+		}
+	}
+	if best.After == 0 {
+		return false
+	}
+	m.writeService(best)
+	return true
 }
 
 func (m *model) write(id cluster.PoolID, record tenure.Record) {
@@ -217,7 +243,7 @@ func (m *model) settle() int {
 				}
 			}
 		}
-		if !changed {
+		if !changed && !m.patient() {
 			return turns
 		}
 	}

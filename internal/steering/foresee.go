@@ -57,6 +57,11 @@ func Foresee(w *World, id cluster.PoolID, asked bool, now time.Time) Foresight {
 
 // ForeseeDown is Foresee for nodes that die now, all at once.
 func ForeseeDown(w *World, id cluster.PoolID, down []int, now time.Time) Foresight {
+	return Foresee(without(w, down, now), id, false, now)
+}
+
+// without is the world in which nodes have just died.
+func without(w *World, down []int, now time.Time) *World {
 	ahead := *w
 	ahead.Nodes = maps.Clone(w.Nodes)
 	for _, lnn := range down {
@@ -64,7 +69,7 @@ func ForeseeDown(w *World, id cluster.PoolID, down []int, now time.Time) Foresig
 		node.Present, node.Over, node.AbsentSince = false, max(node.Over, node.Incarnation), now
 		ahead.Nodes[lnn] = node
 	}
-	return Foresee(&ahead, id, false, now)
+	return &ahead
 }
 
 // completed is a record after every move under way is done.

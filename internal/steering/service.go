@@ -33,6 +33,10 @@ type ServiceProposal struct {
 // take all of them before the others have looked. Held is what is on the interfaces now.
 func ProposeServices(w *World, self tenure.Incarnation, held map[netip.Addr]bool, now time.Time) []ServiceProposal {
 	var proposals []ServiceProposal
+	ahead := *w // with what is proposed put into effect, so that two addresses of one node do not both go to the same other one
+	ahead.Services = map[ServiceKey]tenure.Statement{}
+	maps.Copy(ahead.Services, w.Services)
+	w = &ahead
 	for _, key := range w.serviceKeys() {
 		st := w.Services[key]
 		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self
@@ -45,6 +49,7 @@ func ProposeServices(w *World, self tenure.Incarnation, held map[netip.Addr]bool
 		}
 		if ok {
 			proposals = append(proposals, p)
+			ahead.Services[key] = p.Statement
 		}
 	}
 	for _, subnet := range w.Config.Subnets() {
@@ -211,8 +216,8 @@ func SpreadService(w *World, subnet cluster.SubnetID, now time.Time) (ServicePro
 // serviceCounts says how many service addresses of a subnet each ready node has; nodes that are not ready are missing.
 func (w *World) serviceCounts(subnet cluster.SubnetID) map[int]int {
 	counts := map[int]int{}
-	for lnn := range w.Nodes {
-		if m := w.serviceInterface(subnet, lnn); !m.IsZero() && w.Unfit(m) == "" {
+	for lnn, interfaces := range w.serviceInterfaces(subnet) {
+		if m := w.firstFit(interfaces); w.Unfit(m) == "" {
 			counts[lnn] = 0
 		}
 	}
@@ -226,14 +231,16 @@ func (w *World) serviceCounts(subnet cluster.SubnetID) map[int]int {
 	return counts
 }
 
-// serviceInterface is the interface on which a node hosts service addresses of a subnet: the first fit one that belongs to a
-// pool of the subnet, the first of them if none is fit; in a subnet without pools the same of all of the node's interfaces.
+// serviceInterface is the interface on which a node hosts service addresses of a subnet: the first fit one of those on which it may,
+// the first of them if none is fit, none if there is none.
 func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Member {
-	node, configured := w.Config.Node(lnn)
-	if !configured || node.Witness {
-		return cluster.Member{}
-	}
-	var candidates []cluster.Member
+	return w.firstFit(w.serviceInterfaces(subnet)[lnn])
+}
+
+// serviceInterfaces are the interfaces on which each node may host service addresses of a subnet: those that belong to a pool of the
+// subnet; in a subnet without pools all of the node's interfaces. Nodes that have none are missing.
+func (w *World) serviceInterfaces(subnet cluster.SubnetID) map[int][]cluster.Member {
+	interfaces := map[int][]cluster.Member{}
 	pools := false
 	for _, id := range w.Config.Pools() {
 		if id.SubnetID() != subnet {
@@ -241,23 +248,32 @@ func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Membe
 		}
 		pools = true
 		for _, m := range w.Config.Members(id) {
-			if m.LNN == lnn {
-				candidates = append(candidates, m)
+			interfaces[m.LNN] = append(interfaces[m.LNN], m)
+		}
+	}
+	for _, node := range w.Config.Nodes {
+		for _, name := range node.Interfaces {
+			if !pools {
+				interfaces[node.LNN] = append(interfaces[node.LNN], cluster.Member{LNN: node.LNN, Interface: name})
 			}
 		}
-	}
-	for _, name := range node.Interfaces {
-		if !pools {
-			candidates = append(candidates, cluster.Member{LNN: lnn, Interface: name})
+		if node.Witness {
+			delete(interfaces, node.LNN)
 		}
 	}
-	if len(candidates) == 0 {
+	maps.DeleteFunc(interfaces, func(lnn int, _ []cluster.Member) bool { return !w.configured(lnn) })
+	return interfaces
+}
+
+// firstFit is the first member that may hold something, else the first; none of none.
+func (w *World) firstFit(members []cluster.Member) cluster.Member {
+	if len(members) == 0 {
 		return cluster.Member{}
 	}
-	if fit := slices.IndexFunc(candidates, func(m cluster.Member) bool { return w.Unfit(m) == "" }); fit >= 0 {
-		return candidates[fit]
+	if fit := slices.IndexFunc(members, func(m cluster.Member) bool { return w.Unfit(m) == "" }); fit >= 0 {
+		return members[fit]
 	}
-	return candidates[0]
+	return members[0]
 }
 
 // canTake reports whether a successor on record would be allowed to take a service address of a subnet.
