@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
-	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // Explain says why: for an address, a node, a pool, a subnet, or else a name.
@@ -35,13 +34,46 @@ func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*
 		decisions = s.explainPool(v, id)
 	} else if id, subnetErr := cluster.ParseSubnetID(v.world.Config, r.Subject); subnetErr == nil {
 		decisions = s.explainSubnet(v, id)
-	} else {
+	} else if err = nothingOf(v.world.Config, r.Subject); err == nil {
 		decisions, err = s.explainName(v, r.Subject, r.Type)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &holdfastv1.ExplainResponse{Decisions: decisionMessages(decisions), Text: explainText(decisions)}, nil
+}
+
+// nothingOf refuses a subject without a dot that is nothing which has a name here: it is hardly meant as one for the DNS.
+func nothingOf(config *cluster.Config, subject string) error {
+	name := strings.TrimSuffix(subject, ".")
+	if strings.Contains(name, ".") {
+		return nil
+	}
+	for _, id := range config.Pools() {
+		pool, _, _, _ := config.Pool(id)
+		if strings.EqualFold(name, pool.Zone) || slices.ContainsFunc(pool.ZoneAliases, func(alias string) bool { return strings.EqualFold(name, alias) }) {
+			return nil
+		}
+	}
+	for _, id := range config.Subnets() {
+		if subnet, _ := config.Subnet(id); strings.EqualFold(name, subnet.ServiceName) {
+			return nil
+		}
+	}
+	nodes := make([]string, 0, len(config.Nodes))
+	for _, node := range config.Nodes {
+		nodes = append(nodes, node.Name)
+	}
+	return api.NotFound("%q is neither a node (there is %s) nor a name that is answered here; explain takes a node, an address, a pool, a subnet or a name",
+		subject, firstOf(nodes, 8))
+}
+
+// firstOf lists the first of some names, and how many more there are.
+func firstOf(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // explainName shows the next answer and why, without giving it. Of a service name it also says who holds its addresses.
@@ -74,57 +106,6 @@ func (s nodeService) explainName(v *view, name, qtype string) ([]placement.Decis
 var recordTypes = map[string]dnsmessage.Type{
 	"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "NS": dnsmessage.TypeNS, "SOA": dnsmessage.TypeSOA,
 	"TXT": dnsmessage.TypeTXT, "MX": dnsmessage.TypeMX, "ANY": dnsmessage.TypeALL,
-}
-
-// explainAddress says who holds an address, who is next, and why.
-func (s nodeService) explainAddress(v *view, addr netip.Addr) ([]placement.Decision, error) {
-	w := v.world
-	for _, id := range w.Config.Pools() {
-		if !slices.Contains(w.Config.Addresses(id), addr) {
-			continue
-		}
-		decisions := s.onPoolRecord(w, id, addr)
-		pool, _, _, _ := w.Config.Pool(id)
-		if planned, ok := placement.Explain(steering.Request(w, id, s.now()), addr); ok && pool.AllocMethod == cluster.AllocDynamic {
-			planned.Subject += " in " + id.String()
-			return append(decisions, planned), nil
-		}
-		return decisions, nil
-	}
-	for _, subnet := range w.Config.Subnets() {
-		if slices.Contains(w.Config.ServiceAddresses(subnet), addr) {
-			return []placement.Decision{onRecord(w, addr, w.Services[steering.ServiceKey{Subnet: subnet, Address: addr}], w.Nodes)}, nil
-		}
-	}
-	return nil, api.NotFound("%s is neither a pool address nor a service address; `holdfast network interfaces list` lists them", addr)
-}
-
-// onRecord puts what the store says about an address into words.
-func onRecord(w *steering.World, addr netip.Addr, st tenure.Statement, nodes map[int]steering.Node) placement.Decision {
-	message := addressMessage(w, addr, st, 0, "")
-	decision := placement.Decision{Subject: addr.String(), At: time.Now()}
-	if st.Owner.IsZero() {
-		decision.Reason = "Nobody holds it: " + message.Why + "."
-		return decision
-	}
-	decision.Chosen = namedMember(w, st.Owner.Member())
-	parts := []string{fmt.Sprintf("%s is its owner under epoch %d and incarnation %d", nameOf(w, st.Owner.LNN), st.Epoch, st.Owner.Incarnation)}
-	if st.Reason != "" {
-		parts = append(parts, "because "+st.Reason)
-	}
-	if !st.Since.IsZero() {
-		parts = append(parts, "since "+st.Since.Format(time.RFC3339))
-	}
-	if message.State != holdfastv1.InterfaceAddress_held {
-		parts = append(parts, message.Why)
-	}
-	if st.Next.IsZero() {
-		parts = append(parts, "nobody is next")
-	} else {
-		parts = append(parts, fmt.Sprintf("%s takes it if %s goes down", nameOf(w, st.Next.LNN), nameOf(w, st.Owner.LNN)))
-	}
-	decision.Reason = strings.Join(parts, "; ") + "."
-	return decision
 }
 
 // explainNode says what a node is, why, and what it holds.

@@ -46,7 +46,7 @@ func (s nodeService) poolDecision(w *steering.World, id cluster.PoolID) placemen
 	d.Chosen = fmt.Sprintf("%d of %s in the answers", len(d.Among), plural(len(members), "member", "members"))
 	parts := []string{fmt.Sprintf("%s, %s", plural(len(w.Config.Addresses(id)), string(pool.AllocMethod)+" address", string(pool.AllocMethod)+" addresses"), spreadText(w, id))}
 	if pool.Zone != "" {
-		parts = append(parts, fmt.Sprintf("%s is answered by %s", pool.Zone, pool.ConnectPolicy))
+		parts = append(parts, answeredBy(pool))
 	}
 	if len(d.Among) == 0 {
 		parts = append(parts, fmt.Sprintf("nobody may be given, so on-none decides: %s", pool.OnNone))
@@ -58,6 +58,18 @@ func (s nodeService) poolDecision(w *steering.World, id cluster.PoolID) placemen
 	}
 	d.Reason = strings.Join(parts, "; ") + "."
 	return d
+}
+
+// answeredBy says how a pool's name is answered.
+func answeredBy(pool *cluster.Pool) string {
+	by := fmt.Sprintf("%s is answered by %s", pool.Zone, pool.ConnectPolicy)
+	if pool.ClientAffinity == cluster.AffinityPrefix {
+		by = fmt.Sprintf("%s is answered by the client's prefix (client-affinity): each keeps its node, and %s counts for none", pool.Zone, pool.ConnectPolicy)
+	}
+	if pool.MaxAnswers > 1 {
+		by += fmt.Sprintf(", with up to %d addresses (max-answers)", pool.MaxAnswers)
+	}
+	return by
 }
 
 // evennessText is the pool's note on a rebalance, or that it needs none.
@@ -97,6 +109,10 @@ func (s nodeService) explainSubnet(v *view, id cluster.SubnetID) []placement.Dec
 	if len(all) == 0 {
 		d.Chosen = "no service address"
 		d.Reason = fmt.Sprintf("%s; it has no service addresses: its pools are answered for by those of the subnet that their sc-subnet names.", subnet.CIDR)
+	}
+	if len(all) > 0 {
+		d.DataAge = s.now().Sub(v.at)
+		amongService(w, id, &d)
 	}
 	decisions := append([]placement.Decision{d}, serviceDecisions(w, id)...)
 	for _, pool := range w.Config.Pools() {

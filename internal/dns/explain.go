@@ -106,13 +106,13 @@ func (p *pool) explain(d *placement.Decision, now time.Time) {
 	if p.Affinity == cluster.AffinityPrefix {
 		for _, c := range p.choices {
 			if c.Eligible {
-				d.Among = append(d.Among, placement.Considered{Name: c.Name, Weight: c.Weight})
+				d.Among = append(d.Among, placement.Considered{Name: c.Name, Weight: c.Weight, Note: "for its share of the client prefixes, by weight"})
 			} else {
 				d.LeftOut = append(d.LeftOut, placement.Excluded{Name: c.Name, Reason: c.Why})
 			}
 		}
 		d.Chosen = "one of these by the client's prefix"
-		d.Reason = "client affinity is on: each client prefix (/24 of IPv4, /56 of IPv6) keeps one of these nodes, by its hash"
+		d.Reason = "client affinity is on: each client prefix (/24 of IPv4, /56 of IPv6) keeps one of these nodes, by its hash" + p.moreAnswers()
 		return
 	}
 	t := p.explainedTurn()
@@ -120,6 +120,7 @@ func (p *pool) explain(d *placement.Decision, now time.Time) {
 	defer t.mu.Unlock()
 	*d = t.rotation.Explain(p.Policy, p.choices, now)
 	d.Subject = subject
+	defer func() { d.Reason += p.moreAnswers() }()
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		if n.Name == d.Chosen && p.choices[i].Eligible {
@@ -131,6 +132,14 @@ func (p *pool) explain(d *placement.Decision, now time.Time) {
 			break
 		}
 	}
+}
+
+// moreAnswers says that an answer carries more than the address that is explained; empty if it does not.
+func (p *pool) moreAnswers() string {
+	if p.MaxAnswers <= 1 {
+		return ""
+	}
+	return fmt.Sprintf("; an answer carries up to %d addresses (max-answers): this one first, then one of each next node, then more of the same nodes", p.MaxAnswers)
 }
 
 // explainedTurn is the turn that an explanation is about.

@@ -382,3 +382,19 @@ func TestTwoZonesOfOneName(t *testing.T) {
 		t.Errorf("NS is %s", got)
 	}
 }
+
+// TestExplainSaysWhatAnAnswerCarries: affinity and max-answers change what a client gets, so an explanation says them.
+func TestExplainSaysWhatAnAnswerCarries(t *testing.T) {
+	for _, affinity := range []cluster.Affinity{cluster.AffinityOff, cluster.AffinityPrefix} {
+		for _, most := range []int{1, 2} {
+			v := testView()
+			v.Zones[0].Pools[0].Affinity, v.Zones[0].Pools[0].MaxAnswers = affinity, most
+			a := newTestAnswerer(t, v, AnswererOptions{})
+			d, err := a.Explain("cluster.example.com.", dnsmessage.TypeA, testNow)
+			if err != nil || strings.Contains(d.Reason, "up to 2 addresses (max-answers)") != (most == 2) ||
+				strings.Contains(d.Reason, "client affinity is on") != (affinity == cluster.AffinityPrefix) {
+				t.Errorf("affinity %s, %d answers: %q, %v", affinity, most, d.Reason, err)
+			}
+		}
+	}
+}
