@@ -72,13 +72,13 @@ func (s nodeService) Modify(ctx context.Context, r *holdfastv1.ModifyRequest) (*
 	return result, err
 }
 
-// refusal answers with the faults where there are such; any other error is one.
+// refusal answers with the faults where there are such; any other error is that something is not there.
 func refusal(err error, options *holdfastv1.ChangeOptions, v *view) (*holdfastv1.ChangeResult, error) {
 	var faults cluster.Faults
 	if errors.As(err, &faults) {
 		return &holdfastv1.ChangeResult{DryRun: options.GetDryRun(), Faults: faultMessages(faults), Revision: v.configRevision}, nil
 	}
-	return nil, api.Invalid("%v", err)
+	return nil, api.NotFound("%v", err)
 }
 
 // change puts a configuration into the store, or says what it would do.

@@ -23,7 +23,7 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 func faultMessages(faults cluster.Faults) []*holdfastv1.Fault {
 	var out []*holdfastv1.Fault
 	for _, f := range faults {
-		out = append(out, &holdfastv1.Fault{Path: f.Path, Line: int32(f.Line), Column: int32(f.Column), Message: f.Message, Excerpt: f.Excerpt})
+		out = append(out, &holdfastv1.Fault{Path: f.Path, Line: int32(f.Line), Column: int32(f.Column), Message: f.Message, Excerpt: f.Excerpt, Unreadable: f.Unreadable})
 	}
 	return out
 }

@@ -78,7 +78,7 @@ func modifiedNode(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name st
 				}
 				parsed, err := strconv.Atoi(e.Value)
 				if err != nil {
-					return nil, fmt.Errorf("lnn: %q is not a number", e.Value)
+					return nil, cluster.Faults{{Path: "nodes." + name + ".lnn", Message: fmt.Sprintf("%q is not a number", e.Value), Unreadable: true}}
 				}
 				lnn = parsed
 			}
@@ -92,7 +92,7 @@ func modifiedSubnet(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name 
 	if verb == holdfastv1.ModifyRequest_create {
 		id, err := cluster.NewSubnetID(name)
 		if err != nil {
-			return nil, err
+			return nil, unreadableID("%v", err)
 		}
 		return cluster.AddSubnet(c, id, edits)
 	}
@@ -110,7 +110,7 @@ func modifiedPool(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, name st
 	if verb == holdfastv1.ModifyRequest_create {
 		id, err := cluster.NewPoolID(name)
 		if err != nil {
-			return nil, err
+			return nil, unreadableID("%v", err)
 		}
 		return cluster.AddPool(c, id, edits)
 	}
@@ -135,7 +135,7 @@ type partOfPool struct {
 func modifiedPart(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, id string, edits []cluster.Edit, part partOfPool) (*cluster.Config, error) {
 	dot := strings.LastIndexByte(id, '.')
 	if dot < 0 {
-		return nil, fmt.Errorf("%q is not the id of a %s; write it as groupnet0.subnet0.pool0.%s0", id, part.kind, part.kind)
+		return nil, unreadableID("%q is not the id of a %s; write it as groupnet0.subnet0.pool0.%s0", id, part.kind, part.kind)
 	}
 	pool, err := cluster.ParsePoolID(c, id[:dot])
 	if err != nil {
@@ -146,6 +146,11 @@ func modifiedPart(c *cluster.Config, verb holdfastv1.ModifyRequest_Verb, id stri
 		func() (*cluster.Config, error) { return part.add(c, pool, name, edits) },
 		func() (*cluster.Config, error) { return part.modify(c, pool, name, edits) },
 		func() (*cluster.Config, error) { return part.remove(c, pool, name) })
+}
+
+// unreadableID refuses an id that could not be one in any configuration.
+func unreadableID(format string, args ...any) error {
+	return cluster.Faults{{Message: fmt.Sprintf(format, args...), Unreadable: true}}
 }
 
 // warningsOf are the warnings about a configuration that an edit brought, or that are about a setting that it sets.

@@ -25,6 +25,9 @@ func (s nodeService) pin(ctx context.Context, pool, address, member string, opti
 	if err != nil {
 		return nil, err
 	}
+	if !slices.Contains(v.world.Config.Addresses(id), addr) {
+		return nil, api.NotFound("%s is not an address of %s", addr, id)
+	}
 	config := v.world.Config.Clone()
 	target, _, _, _ := config.Pool(id)
 	if !on {
@@ -38,7 +41,7 @@ func (s nodeService) pin(ctx context.Context, pool, address, member string, opti
 		}
 	}
 	if where.IsZero() {
-		return nil, api.NotNow("nobody holds %s now; say where to pin it with --to LNN:INTERFACE", addr)
+		return nil, api.NotNow("nobody holds %s now; say where to pin it: holdfast network pools pin %s %s LNN:INTERFACE", addr, id, addr)
 	}
 	if target.Pins == nil {
 		target.Pins = map[netip.Addr]cluster.Member{}

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
-	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
@@ -157,55 +156,4 @@ func lnnsOf(members []cluster.Member) []int {
 		lnns[m.LNN] = true
 	}
 	return slices.Sorted(maps.Keys(lnns))
-}
-
-// Delegation prints, for each service name, the delegation of all zones that it answers for.
-func (s nodeService) Delegation(_ context.Context, r *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error) {
-	v, err := s.seen()
-	if err != nil {
-		return nil, err
-	}
-	flavour := r.Flavour
-	if flavour == "" {
-		flavour = "bind"
-	}
-	config := v.world.Config
-	var inputs []*dns.DelegationInput
-	byService := map[string]*dns.DelegationInput{}
-	for _, id := range config.Pools() {
-		pool, _, _, _ := config.Pool(id)
-		serviceSubnet, ok := config.ServiceSubnet(id)
-		if pool.Zone == "" || !ok || r.Zone != "" && !strings.EqualFold(strings.TrimSuffix(r.Zone, "."), pool.Zone) {
-			continue
-		}
-		subnet, _ := config.Subnet(serviceSubnet)
-		in, known := byService[subnet.ServiceName]
-		if !known {
-			in = &dns.DelegationInput{Service: subnet.ServiceName, TTL: config.Settings.ServerTTL, SeparateNames: r.SeparateNames}
-			byService[subnet.ServiceName] = in
-			inputs = append(inputs, in)
-		}
-		for _, zone := range append([]string{pool.Zone}, pool.ZoneAliases...) {
-			if !slices.Contains(in.Zones, zone) {
-				in.Zones = append(in.Zones, zone)
-			}
-		}
-		for _, addr := range config.ServiceAddresses(serviceSubnet) {
-			if !slices.Contains(in.Addresses, addr) {
-				in.Addresses = append(in.Addresses, addr)
-			}
-		}
-	}
-	if len(inputs) == 0 {
-		return nil, api.NotFound("no pool has the zone %q; set one with `holdfast network pools modify POOL --sc-dns-zone NAME`", r.Zone)
-	}
-	response := &holdfastv1.DelegationResponse{}
-	for _, in := range inputs {
-		text, err := dns.Delegation(*in, flavour)
-		if err != nil {
-			return nil, api.Invalid("%v", err)
-		}
-		response.Text += text
-	}
-	return response, nil
 }

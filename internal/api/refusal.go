@@ -69,6 +69,9 @@ func Ended(err error) Outcome {
 	}
 }
 
+// IsInvalid reports whether the other side refused what cannot be right, whatever the state of the cluster.
+func IsInvalid(err error) bool { return connect.CodeOf(err) == connect.CodeInvalidArgument }
+
 // IsNotFound reports whether the other side said that something does not exist.
 func IsNotFound(err error) bool { return connect.CodeOf(err) == connect.CodeNotFound }
 

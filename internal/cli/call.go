@@ -45,6 +45,9 @@ func (s *session) explained(err error, timeout time.Duration) error {
 		}
 		return failed("interrupted; what was asked may still be done")
 	default:
+		if api.IsInvalid(err) {
+			return misused("%s", api.Text(err))
+		}
 		return &failure{exitFailed, api.Text(err)}
 	}
 }

@@ -66,11 +66,14 @@ func (s *session) printChange(r *pb.ChangeResult) error {
 		fmt.Fprintf(s.Err, "warning: %s\n", faultText(w))
 	}
 	if len(r.Faults) > 0 {
-		texts := make([]string, len(r.Faults))
+		texts, code := make([]string, len(r.Faults)), exitFailed
 		for i, f := range r.Faults {
 			texts[i] = faultText(f)
+			if f.Unreadable {
+				code = exitUsage
+			}
 		}
-		return failed("refused, nothing was changed:\n%s", strings.Join(texts, "\n"))
+		return &failure{code, "refused, nothing was changed:\n" + strings.Join(texts, "\n")}
 	}
 	if len(r.PendingNodes) > 0 {
 		texts := make([]string, len(r.PendingNodes))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -17,20 +18,41 @@ const (
 	exitPartly      = 4
 )
 
-const exitCodesText = `Every holdfast command ends with one of these exit codes:
+// exitMeanings say what each exit code means; the code is the index.
+var exitMeanings = []string{
+	exitDone:        "done; with --dry-run: it could be done",
+	exitFailed:      "refused or failed; nothing was changed unless the message says so",
+	exitUsage:       "the command line is wrong: an unknown command or flag, a missing argument, a value that cannot be read",
+	exitUnreachable: "no agent answers on the socket, or this user may not talk to it",
+	exitPartly: "done, but not everywhere: some nodes that are up had not put the change into effect when --wait was over; the " +
+		"message names them",
+}
 
-  0  done; with --dry-run: it could be done
-  1  refused or failed; nothing was changed unless the message says so
-  2  the command line is wrong: an unknown command or flag, a missing argument, a value that cannot be read
-  3  no agent answers on the socket, or this user may not talk to it
-  4  done, but not everywhere: some nodes that are up had not put the change into effect when --wait was over; the
-     message names them
+const labExec = "'holdfast lab exec' ends with the exit code of the command that it ran."
 
-'holdfast lab exec' ends with the exit code of the command that it ran.
-`
+var exitCodesText = exitCodes()
 
-func exitCodesTopic() *cobra.Command {
-	return &cobra.Command{Use: "exit-codes", Short: "The exit codes of every command", Long: exitCodesText}
+func exitCodes() string {
+	var b strings.Builder
+	b.WriteString("Every holdfast command ends with one of these exit codes:\n\n")
+	for code, meaning := range exitMeanings {
+		fmt.Fprintf(&b, "  %d  %s\n", code, strings.Replace(meaning, "; the message", "; the\n     message", 1))
+	}
+	b.WriteString("\n" + labExec + "\n")
+	return b.String()
+}
+
+func (s *session) exitCodesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "exit-codes", Short: "The exit codes of every command", Long: exitCodesText, Args: arguments(),
+		RunE: func(*cobra.Command, []string) error {
+			codes := list{}
+			for code, meaning := range exitMeanings {
+				codes = append(codes, object{{"code", code}, {"meaning", meaning}})
+			}
+			return s.print(object{{"exit_codes", codes}, {"note", labExec}}, func(p *page) { p.out.WriteString(exitCodesText) })
+		},
+	}
 }
 
 // failure is an error that knows its exit code.

@@ -198,7 +198,8 @@ func (f *fake) PlanDown(_ context.Context, r *pb.PlanDownRequest) (*pb.PlanDownR
 }
 
 func (f *fake) Delegation(_ context.Context, r *pb.DelegationRequest) (*pb.DelegationResponse, error) {
-	return answer(f, r, &pb.DelegationResponse{Text: "; paste into the zone \"lab\"\ncluster IN NS ssip.lab.\nssip IN A 10.10.0.4\n"})
+	return answer(f, r, &pb.DelegationResponse{Text: "; paste into the zone \"lab\"\ncluster IN NS ssip.lab.\nssip IN A 10.10.0.4\n",
+		Zones: []*pb.DelegatedZone{{Zone: "cluster.lab", Names: []string{"ssip.lab"}, Addresses: []string{"10.10.0.4"}}}})
 }
 
 func (f *fake) Explain(_ context.Context, r *pb.ExplainRequest) (*pb.ExplainResponse, error) {

@@ -30,12 +30,12 @@ var sampleArguments = map[string]string{
 	"network rules list": "", "network rules view": "subnet0.pool0.rule0", "network rules create": "subnet0.pool0.r --interface eth0",
 	"network rules modify": "subnet0.pool0.rule0 --class x", "network rules delete": "subnet0.pool0.rule0", "network checks list": "",
 	"network checks view": "subnet0.pool0.web", "network checks create": "subnet0.pool0.c --kind tcp", "network checks modify": "subnet0.pool0.web --rise 2",
-	"network checks delete": "subnet0.pool0.web",
+	"network checks delete": "subnet0.pool0.web", "exit-codes": "",
 }
 
 // withoutResult are commands that print no result: files, texts and programs for a shell.
 var withoutResult = map[string]bool{
-	"man": true, "help": true, "exit-codes": true, "completion bash": true, "completion zsh": true, "completion fish": true, "completion powershell": true,
+	"man": true, "help": true, "completion bash": true, "completion zsh": true, "completion fish": true, "completion powershell": true,
 }
 
 // TestEveryCommandHonoursOutput walks the tree of commands: each prints its result in the form that --output asks for.

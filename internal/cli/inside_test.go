@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -277,6 +278,19 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 func TestExitCodesAreDocumented(t *testing.T) {
 	if r := run(t, "", "", "help", "exit-codes"); r.code != 0 || !strings.Contains(r.out, "4  done, but not everywhere") {
 		t.Errorf("help exit-codes: %+v", r)
+	}
+	var said struct {
+		ExitCodes []struct {
+			Code    int
+			Meaning string
+		} `json:"exit_codes"`
+	}
+	r := run(t, "", "", "exit-codes", "-o", "json")
+	if err := json.Unmarshal([]byte(r.out), &said); err != nil || len(said.ExitCodes) != 5 || said.ExitCodes[4].Code != 4 || !strings.Contains(said.ExitCodes[2].Meaning, "cannot be read") {
+		t.Errorf("exit-codes -o json: %v %+v", err, r)
+	}
+	if r := run(t, "", "", "exit-codes"); r.out != exitCodesText {
+		t.Errorf("exit-codes: %+v", r)
 	}
 	if r := run(t, "", "", "version", "-o", "json"); r.code != 0 || !strings.Contains(r.out, `"commit": "abc123"`) {
 		t.Errorf("version: %+v", r)

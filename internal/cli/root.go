@@ -39,7 +39,7 @@ func (s *session) commandTree() *cobra.Command {
 		s.validateCommand(), s.diffCommand(), s.applyCommand(), s.getCommand(), s.schemaCommand(),
 		s.networkCommand(), s.nodeCommand(), s.clusterCommand(),
 		s.initCommand(), s.identityCommand(),
-		s.versionCommand(), s.manCommand(), exitCodesTopic(),
+		s.versionCommand(), s.manCommand(), s.exitCodesCommand(),
 	)
 	root.AddCommand(deps.Commands...)
 	s.helpOfItsOwn(root)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -197,6 +198,7 @@ func applyEdits[T any](tb *table[T], t *T, edits []Edit, path string, creating b
 		}
 		if err := s.edit(t, e); err != nil {
 			report(e.Setting, "%v", err)
+			faults[len(faults)-1].Unreadable = errors.As(err, new(unreadable))
 		}
 	}
 	return faults

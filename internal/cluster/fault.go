@@ -17,6 +17,8 @@ type Fault struct {
 	Excerpt string // the offending line with a caret under the offending value; empty without a file
 	Warning bool   // the configuration works, but probably not as intended
 
+	Unreadable bool // of an edit: the value cannot be read, whatever the configuration is
+
 	at    string // where the value stands, by indexes: groupnets[0].subnets[0].pools[0].sc-ttl
 	other string // where the value stands that this one collides with; empty: no collision
 }

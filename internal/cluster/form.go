@@ -240,3 +240,19 @@ var route = form[Route]{
 	},
 	schema: map[string]any{"type": "string", "pattern": `^[0-9A-Fa-f.:]+/[0-9]+\s*-\s*[0-9A-Fa-f.:]+$`},
 }
+
+// unreadable is the error of a value that cannot be read.
+type unreadable struct{ error }
+
+// fromFlag reads a value as it stands on a command line. What cannot be read, and what is none of the few possible words, is
+// unreadable; whether the value fits into a configuration is looked at when that is whole.
+func (f form[V]) fromFlag(text string) (V, error) {
+	v, err := f.parse(strings.TrimSpace(text))
+	if err == nil && len(f.words) > 0 && f.check != nil {
+		err = f.check(v)
+	}
+	if err != nil {
+		err = unreadable{err}
+	}
+	return v, err
+}

@@ -140,7 +140,7 @@ func (s list[T, V]) parseAll(value string) ([]V, error) {
 	}
 	var out []V
 	for _, part := range parts {
-		v, err := s.form.parse(strings.TrimSpace(part))
+		v, err := s.form.fromFlag(part)
 		if err != nil {
 			return nil, err
 		}

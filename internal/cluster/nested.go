@@ -126,7 +126,7 @@ func (s pairs[T, K, V]) editOne(out map[K]V, part string, op EditOp) error {
 	keyText, valueText, both := strings.Cut(part, "=")
 	k, err := s.key.parse(strings.TrimSpace(keyText))
 	if err != nil {
-		return err
+		return unreadable{err}
 	}
 	_, present := out[k]
 	if op == Remove {
@@ -137,14 +137,14 @@ func (s pairs[T, K, V]) editOne(out map[K]V, part string, op EditOp) error {
 		return nil
 	}
 	if !both {
-		return fmt.Errorf("%s has no value; write KEY=VALUE", shown(part))
+		return unreadable{fmt.Errorf("%s has no value; write KEY=VALUE", shown(part))}
 	}
 	if present && op == Add {
 		return fmt.Errorf("%s is already in %s; remove it first, or set the whole with --%s", shown(keyText), s.name, s.name)
 	}
 	v, err := s.value.parse(strings.TrimSpace(valueText))
 	if err != nil {
-		return err
+		return unreadable{err}
 	}
 	out[k] = v
 	return nil

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
 )
 
 // ValueType is how the value of a setting looks to a command line.
@@ -278,7 +277,7 @@ func (s scalar[T, V]) schema() map[string]any {
 func (s scalar[T, V]) edit(t *T, e Edit) error {
 	switch e.Op {
 	case Set:
-		v, err := s.form.parse(strings.TrimSpace(e.Value))
+		v, err := s.form.fromFlag(e.Value)
 		if err != nil {
 			return err
 		}

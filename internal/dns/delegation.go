@@ -33,6 +33,26 @@ type nameServer struct {
 	addresses []netip.Addr
 }
 
+// NameServer is one name server of a delegation.
+type NameServer struct {
+	Name      string       // without trailing dot
+	Addresses []netip.Addr // sorted
+}
+
+// NameServers are the name servers that Delegation names for each zone: the service name with all service addresses, or with
+// SeparateNames one name for each of them.
+func NameServers(in DelegationInput) ([]NameServer, error) {
+	d, err := in.check()
+	if err != nil {
+		return nil, fmt.Errorf("naming the servers of a delegation: %w", err)
+	}
+	servers := make([]NameServer, 0, len(d.servers))
+	for _, s := range d.servers {
+		servers = append(servers, NameServer{Name: strings.TrimSuffix(s.name, "."), Addresses: s.addresses})
+	}
+	return servers, nil
+}
+
 // flavours are the programs whose configuration can be printed.
 var flavours = map[string]func(*delegation) string{
 	"bind":         delegateBIND,

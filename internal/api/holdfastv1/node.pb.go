@@ -2171,7 +2171,9 @@ type Fault struct {
 	Column  int32                  `protobuf:"varint,3,opt,name=column,proto3" json:"column,omitempty"`
 	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// The source lines with a caret.
-	Excerpt       string `protobuf:"bytes,5,opt,name=excerpt,proto3" json:"excerpt,omitempty"`
+	Excerpt string `protobuf:"bytes,5,opt,name=excerpt,proto3" json:"excerpt,omitempty"`
+	// The value itself cannot be read, whatever the state of the cluster: the command line is wrong.
+	Unreadable    bool `protobuf:"varint,6,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2239,6 +2241,13 @@ func (x *Fault) GetExcerpt() string {
 		return x.Excerpt
 	}
 	return ""
+}
+
+func (x *Fault) GetUnreadable() bool {
+	if x != nil {
+		return x.Unreadable
+	}
+	return false
 }
 
 type PendingNode struct {
@@ -4058,7 +4067,7 @@ func (x *PlanNode) GetAddressesAfter() int32 {
 
 type DelegationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One zone; empty: every zone.
+	// One zone with its aliases, or one alias alone; empty: every zone.
 	Zone string `protobuf:"bytes,1,opt,name=zone,proto3" json:"zone,omitempty"`
 	// bind, bind-forward, coredns, dnsmasq, knot, powerdns, unbound or windows; empty: bind.
 	Flavour string `protobuf:"bytes,2,opt,name=flavour,proto3" json:"flavour,omitempty"`
@@ -4120,8 +4129,11 @@ func (x *DelegationRequest) GetSeparateNames() bool {
 }
 
 type DelegationResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to paste, in the flavour that was asked for.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// The same as data, whatever the flavour.
+	Zones         []*DelegatedZone `protobuf:"bytes,2,rep,name=zones,proto3" json:"zones,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4163,6 +4175,85 @@ func (x *DelegationResponse) GetText() string {
 	return ""
 }
 
+func (x *DelegationResponse) GetZones() []*DelegatedZone {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+type DelegatedZone struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A zone or an alias; each needs a delegation of its own.
+	Zone string `protobuf:"bytes,1,opt,name=zone,proto3" json:"zone,omitempty"`
+	// For an alias: the zone that it is one of.
+	AliasOf string `protobuf:"bytes,2,opt,name=alias_of,json=aliasOf,proto3" json:"alias_of,omitempty"`
+	// The name servers: the service name; with separate_names one for each address, in the same order.
+	Names []string `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	// All service addresses, whoever holds them.
+	Addresses     []string `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegatedZone) Reset() {
+	*x = DelegatedZone{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegatedZone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegatedZone) ProtoMessage() {}
+
+func (x *DelegatedZone) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegatedZone.ProtoReflect.Descriptor instead.
+func (*DelegatedZone) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *DelegatedZone) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *DelegatedZone) GetAliasOf() string {
+	if x != nil {
+		return x.AliasOf
+	}
+	return ""
+}
+
+func (x *DelegatedZone) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *DelegatedZone) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 type ExplainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A DNS name, an address, a node (name or LNN), or a dotted id.
@@ -4175,7 +4266,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4278,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4291,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{48}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainRequest) GetSubject() string {
@@ -4228,7 +4319,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4331,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4344,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainResponse) GetDecisions() []*Decision {
@@ -4288,7 +4379,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4300,7 +4391,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4313,7 +4404,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Decision) GetSubject() string {
@@ -4378,7 +4469,7 @@ type Considered struct {
 
 func (x *Considered) Reset() {
 	*x = Considered{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4481,7 @@ func (x *Considered) String() string {
 func (*Considered) ProtoMessage() {}
 
 func (x *Considered) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4494,7 @@ func (x *Considered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Considered.ProtoReflect.Descriptor instead.
 func (*Considered) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Considered) GetName() string {
@@ -4444,7 +4535,7 @@ type Excluded struct {
 
 func (x *Excluded) Reset() {
 	*x = Excluded{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4547,7 @@ func (x *Excluded) String() string {
 func (*Excluded) ProtoMessage() {}
 
 func (x *Excluded) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4560,7 @@ func (x *Excluded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Excluded.ProtoReflect.Descriptor instead.
 func (*Excluded) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Excluded) GetName() string {
@@ -4500,7 +4591,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4603,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4616,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EventsRequest) GetFollow() bool {
@@ -4567,7 +4658,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +4670,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +4683,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Event) GetId() int64 {
@@ -4654,7 +4745,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4757,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4770,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TopRequest) GetIntervalMs() int64 {
@@ -4699,7 +4790,7 @@ type TopSample struct {
 
 func (x *TopSample) Reset() {
 	*x = TopSample{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4711,7 +4802,7 @@ func (x *TopSample) String() string {
 func (*TopSample) ProtoMessage() {}
 
 func (x *TopSample) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4724,7 +4815,7 @@ func (x *TopSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopSample.ProtoReflect.Descriptor instead.
 func (*TopSample) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TopSample) GetAt() *timestamppb.Timestamp {
@@ -4757,7 +4848,7 @@ type TopNode struct {
 
 func (x *TopNode) Reset() {
 	*x = TopNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +4860,7 @@ func (x *TopNode) String() string {
 func (*TopNode) ProtoMessage() {}
 
 func (x *TopNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +4873,7 @@ func (x *TopNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopNode.ProtoReflect.Descriptor instead.
 func (*TopNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TopNode) GetName() string {
@@ -5025,13 +5116,16 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04pool\x18\x05 \x01(\tR\x04pool\x12\x1b\n" +
 	"\tfrom_node\x18\x06 \x01(\tR\bfromNode\x12\x17\n" +
-	"\ato_node\x18\a \x01(\tR\x06toNode\"{\n" +
+	"\ato_node\x18\a \x01(\tR\x06toNode\"\x9b\x01\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x16\n" +
 	"\x06column\x18\x03 \x01(\x05R\x06column\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\aexcerpt\x18\x05 \x01(\tR\aexcerpt\"3\n" +
+	"\aexcerpt\x18\x05 \x01(\tR\aexcerpt\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\x06 \x01(\bR\n" +
+	"unreadable\"3\n" +
 	"\vPendingNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\"r\n" +
@@ -5193,9 +5287,15 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x11DelegationRequest\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x12\x18\n" +
 	"\aflavour\x18\x02 \x01(\tR\aflavour\x12%\n" +
-	"\x0eseparate_names\x18\x03 \x01(\bR\rseparateNames\"(\n" +
+	"\x0eseparate_names\x18\x03 \x01(\bR\rseparateNames\"Z\n" +
 	"\x12DelegationResponse\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\">\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x120\n" +
+	"\x05zones\x18\x02 \x03(\v2\x1a.holdfast.v1.DelegatedZoneR\x05zones\"r\n" +
+	"\rDelegatedZone\x12\x12\n" +
+	"\x04zone\x18\x01 \x01(\tR\x04zone\x12\x19\n" +
+	"\balias_of\x18\x02 \x01(\tR\aaliasOf\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\tR\x05names\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\">\n" +
 	"\x0eExplainRequest\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\"Z\n" +
@@ -5287,7 +5387,7 @@ func file_holdfast_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_holdfast_v1_node_proto_goTypes = []any{
 	(NodeStatus_State)(0),                    // 0: holdfast.v1.NodeStatus.State
 	(Problem_Severity)(0),                    // 1: holdfast.v1.Problem.Severity
@@ -5345,18 +5445,19 @@ var file_holdfast_v1_node_proto_goTypes = []any{
 	(*PlanNode)(nil),                         // 53: holdfast.v1.PlanNode
 	(*DelegationRequest)(nil),                // 54: holdfast.v1.DelegationRequest
 	(*DelegationResponse)(nil),               // 55: holdfast.v1.DelegationResponse
-	(*ExplainRequest)(nil),                   // 56: holdfast.v1.ExplainRequest
-	(*ExplainResponse)(nil),                  // 57: holdfast.v1.ExplainResponse
-	(*Decision)(nil),                         // 58: holdfast.v1.Decision
-	(*Considered)(nil),                       // 59: holdfast.v1.Considered
-	(*Excluded)(nil),                         // 60: holdfast.v1.Excluded
-	(*EventsRequest)(nil),                    // 61: holdfast.v1.EventsRequest
-	(*Event)(nil),                            // 62: holdfast.v1.Event
-	(*TopRequest)(nil),                       // 63: holdfast.v1.TopRequest
-	(*TopSample)(nil),                        // 64: holdfast.v1.TopSample
-	(*TopNode)(nil),                          // 65: holdfast.v1.TopNode
-	nil,                                      // 66: holdfast.v1.Event.FieldsEntry
-	(*timestamppb.Timestamp)(nil),            // 67: google.protobuf.Timestamp
+	(*DelegatedZone)(nil),                    // 56: holdfast.v1.DelegatedZone
+	(*ExplainRequest)(nil),                   // 57: holdfast.v1.ExplainRequest
+	(*ExplainResponse)(nil),                  // 58: holdfast.v1.ExplainResponse
+	(*Decision)(nil),                         // 59: holdfast.v1.Decision
+	(*Considered)(nil),                       // 60: holdfast.v1.Considered
+	(*Excluded)(nil),                         // 61: holdfast.v1.Excluded
+	(*EventsRequest)(nil),                    // 62: holdfast.v1.EventsRequest
+	(*Event)(nil),                            // 63: holdfast.v1.Event
+	(*TopRequest)(nil),                       // 64: holdfast.v1.TopRequest
+	(*TopSample)(nil),                        // 65: holdfast.v1.TopSample
+	(*TopNode)(nil),                          // 66: holdfast.v1.TopNode
+	nil,                                      // 67: holdfast.v1.Event.FieldsEntry
+	(*timestamppb.Timestamp)(nil),            // 68: google.protobuf.Timestamp
 }
 var file_holdfast_v1_node_proto_depIdxs = []int32{
 	11, // 0: holdfast.v1.StatusResponse.nodes:type_name -> holdfast.v1.NodeStatus
@@ -5365,16 +5466,16 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	15, // 3: holdfast.v1.StatusResponse.problems:type_name -> holdfast.v1.Problem
 	16, // 4: holdfast.v1.StatusResponse.store:type_name -> holdfast.v1.StoreStatus
 	18, // 5: holdfast.v1.StatusResponse.failure_detection:type_name -> holdfast.v1.FailureDetection
-	67, // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
-	67, // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	68, // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
+	68, // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
 	0,  // 8: holdfast.v1.NodeStatus.state:type_name -> holdfast.v1.NodeStatus.State
-	67, // 9: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
+	68, // 9: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
 	10, // 10: holdfast.v1.NodeStatus.incarnation:type_name -> holdfast.v1.Incarnation
-	67, // 11: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
+	68, // 11: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
 	12, // 12: holdfast.v1.NodeStatus.load:type_name -> holdfast.v1.Load
-	67, // 13: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
+	68, // 13: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
 	1,  // 14: holdfast.v1.Problem.severity:type_name -> holdfast.v1.Problem.Severity
-	67, // 15: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	68, // 15: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
 	2,  // 16: holdfast.v1.StoreStatus.mode:type_name -> holdfast.v1.StoreStatus.Mode
 	17, // 17: holdfast.v1.StoreStatus.members:type_name -> holdfast.v1.StoreMember
 	21, // 18: holdfast.v1.ApplyConfigRequest.options:type_name -> holdfast.v1.ChangeOptions
@@ -5398,83 +5499,84 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	21, // 36: holdfast.v1.UnpinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
 	40, // 37: holdfast.v1.ListInterfacesResponse.addresses:type_name -> holdfast.v1.InterfaceAddress
 	6,  // 38: holdfast.v1.InterfaceAddress.kind:type_name -> holdfast.v1.InterfaceAddress.Kind
-	67, // 39: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
+	68, // 39: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
 	7,  // 40: holdfast.v1.InterfaceAddress.state:type_name -> holdfast.v1.InterfaceAddress.State
 	43, // 41: holdfast.v1.PoolStatusResponse.pools:type_name -> holdfast.v1.PoolState
 	44, // 42: holdfast.v1.PoolState.nodes:type_name -> holdfast.v1.PoolNode
 	45, // 43: holdfast.v1.PoolState.unassigned:type_name -> holdfast.v1.PoolAddress
-	67, // 44: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
+	68, // 44: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
 	12, // 45: holdfast.v1.PoolNode.load:type_name -> holdfast.v1.Load
 	45, // 46: holdfast.v1.PoolNode.addresses:type_name -> holdfast.v1.PoolAddress
 	46, // 47: holdfast.v1.PoolNode.checks:type_name -> holdfast.v1.CheckState
-	67, // 48: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
-	67, // 49: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
-	67, // 50: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
-	67, // 51: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
+	68, // 48: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
+	68, // 49: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
+	68, // 50: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
+	68, // 51: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
 	49, // 52: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
 	49, // 53: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
 	49, // 54: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
 	27, // 55: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
 	45, // 56: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
 	52, // 57: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
-	58, // 58: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
+	59, // 58: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
 	53, // 59: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
-	58, // 60: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
-	59, // 61: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
-	60, // 62: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
-	67, // 63: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	67, // 64: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
-	67, // 65: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
-	66, // 66: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
-	67, // 67: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
-	65, // 68: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
-	0,  // 69: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
-	12, // 70: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
-	8,  // 71: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
-	19, // 72: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
-	22, // 73: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
-	23, // 74: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
-	38, // 75: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
-	41, // 76: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
-	30, // 77: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
-	31, // 78: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
-	32, // 79: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
-	33, // 80: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
-	34, // 81: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
-	35, // 82: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
-	36, // 83: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
-	37, // 84: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
-	47, // 85: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
-	50, // 86: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
-	54, // 87: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
-	56, // 88: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
-	61, // 89: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
-	63, // 90: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
-	9,  // 91: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
-	20, // 92: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
-	25, // 93: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
-	25, // 94: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
-	39, // 95: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
-	42, // 96: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
-	25, // 97: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
-	25, // 98: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
-	25, // 99: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 100: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 101: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 102: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 103: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
-	25, // 104: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
-	48, // 105: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
-	51, // 106: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
-	55, // 107: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
-	57, // 108: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
-	62, // 109: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
-	64, // 110: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
-	91, // [91:111] is the sub-list for method output_type
-	71, // [71:91] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	56, // 60: holdfast.v1.DelegationResponse.zones:type_name -> holdfast.v1.DelegatedZone
+	59, // 61: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
+	60, // 62: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
+	61, // 63: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
+	68, // 64: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	68, // 65: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
+	68, // 66: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
+	67, // 67: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
+	68, // 68: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
+	66, // 69: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
+	0,  // 70: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
+	12, // 71: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
+	8,  // 72: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
+	19, // 73: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
+	22, // 74: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
+	23, // 75: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
+	38, // 76: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
+	41, // 77: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
+	30, // 78: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
+	31, // 79: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
+	32, // 80: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
+	33, // 81: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
+	34, // 82: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
+	35, // 83: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
+	36, // 84: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
+	37, // 85: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
+	47, // 86: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
+	50, // 87: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
+	54, // 88: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
+	57, // 89: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
+	62, // 90: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
+	64, // 91: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
+	9,  // 92: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
+	20, // 93: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
+	25, // 94: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
+	25, // 95: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
+	39, // 96: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
+	42, // 97: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
+	25, // 98: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
+	25, // 99: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
+	25, // 100: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
+	25, // 101: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
+	25, // 102: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
+	25, // 103: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
+	25, // 104: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
+	25, // 105: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
+	48, // 106: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
+	51, // 107: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
+	55, // 108: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
+	58, // 109: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
+	63, // 110: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
+	65, // 111: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
+	92, // [92:112] is the sub-list for method output_type
+	72, // [72:92] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_node_proto_init() }
@@ -5488,7 +5590,7 @@ func file_holdfast_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_node_proto_rawDesc), len(file_holdfast_v1_node_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
