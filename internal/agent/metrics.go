@@ -21,6 +21,7 @@ var (
 	describeOwned    = prometheus.NewDesc("holdfast_agent_pool_addresses", "Addresses of a pool by the state of their record.", []string{"pool", "state"}, nil)
 	describeServices = prometheus.NewDesc("holdfast_agent_service_addresses", "Service addresses of a subnet that have a holder.", []string{"subnet"}, nil)
 	describeProblems = prometheus.NewDesc("holdfast_agent_problems", "Problems that are present, by code and severity.", []string{"code", "severity"}, nil)
+	describeDropped  = prometheus.NewDesc("holdfast_agent_problems_dropped_total", "How often a problem was not kept because there were too many already.", nil, nil)
 	describeRevision = prometheus.NewDesc("holdfast_agent_config_revision", "Revision of the configuration in effect here.", nil, nil)
 	describeHooks    = prometheus.NewDesc("holdfast_agent_hooks_waiting", "Addresses whose hooks wait until those of others have ended: so many are run for at once.", nil, nil)
 	describeInfo     = prometheus.NewDesc("holdfast_agent_build_info", "Always 1; the version is in the label.", []string{"version"}, nil)
@@ -29,7 +30,7 @@ var (
 // Describe sends the descriptions of the metrics.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{describeHeld, describeFailed, describeMayHold, describeLeft, describeSilence, describeNodes, describeOwned,
-		describeServices, describeProblems, describeRevision, describeHooks, describeInfo} {
+		describeServices, describeProblems, describeDropped, describeRevision, describeHooks, describeInfo} {
 		out <- d
 	}
 }
@@ -51,6 +52,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for k, n := range problems {
 		gauge(describeProblems, float64(n), k.code, string(k.severity))
 	}
+	out <- prometheus.MustNewConstMetric(describeDropped, prometheus.CounterValue, float64(c.board.Dropped()))
 	v := c.view.Load()
 	if v == nil {
 		return

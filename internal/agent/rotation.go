@@ -50,25 +50,9 @@ func (s peerService) Answered(ctx context.Context, r *holdfastv1.AnsweredRequest
 	if err != nil {
 		return nil, err
 	}
-	if int(r.Holder) != node.LNN || len(r.Answers) > maxPoolAnswers || len(r.Standings) > maxPoolAnswers {
-		return nil, api.Invalid("%s cannot speak for node %d, or of %d pools and nodes at once", node.Name, r.Holder, len(r.Answers))
-	}
-	told := dns.Told{Answers: make([]dns.Answered, 0, len(r.Answers))}
-	for _, a := range r.Answers {
-		id, err := cluster.NewPoolID(a.Pool)
-		if err != nil {
-			return nil, api.Invalid("%q is not the id of a pool", a.Pool)
-		}
-		told.Answers = append(told.Answers, dns.Answered{Pool: id, LNN: int(a.Lnn), Count: a.Count})
-	}
-	theirs := map[cluster.PoolID]uint64{}
-	for _, standing := range r.Standings {
-		id, err := cluster.NewPoolID(standing.Pool)
-		if err != nil {
-			return nil, api.Invalid("%q is not the id of a pool", standing.Pool)
-		}
-		told.Standings = append(told.Standings, dns.Standing{Pool: id, Known: standing.Known, Digest: standing.Digest})
-		theirs[id] = standing.Known
+	told, theirs, err := toldBy(node, r)
+	if err != nil {
+		return nil, err
 	}
 	for _, own := range s.answers.server.Merge(told) {
 		if known := theirs[own.Pool]; known > own.Known || known == own.Known && node.LNN < s.self.LNN {
@@ -76,6 +60,31 @@ func (s peerService) Answered(ctx context.Context, r *holdfastv1.AnsweredRequest
 		}
 	}
 	return &holdfastv1.AnsweredResponse{}, nil
+}
+
+// toldBy reads what a node says of the answers that it gave, and how many answers it knows of in each pool.
+func toldBy(node cluster.Node, r *holdfastv1.AnsweredRequest) (told dns.Told, theirs map[cluster.PoolID]uint64, err error) {
+	if int(r.Holder) != node.LNN || len(r.Answers) > maxPoolAnswers || len(r.Standings) > maxPoolAnswers {
+		return told, nil, api.Invalid("%s cannot speak for node %d, or of %d pools and nodes at once", node.Name, r.Holder, len(r.Answers))
+	}
+	told.Answers = make([]dns.Answered, 0, len(r.Answers))
+	for _, a := range r.Answers {
+		id, err := cluster.NewPoolID(a.Pool)
+		if err != nil {
+			return told, nil, api.Invalid("%q is not the id of a pool", a.Pool)
+		}
+		told.Answers = append(told.Answers, dns.Answered{Pool: id, LNN: int(a.Lnn), Count: a.Count})
+	}
+	theirs = map[cluster.PoolID]uint64{}
+	for _, standing := range r.Standings {
+		id, err := cluster.NewPoolID(standing.Pool)
+		if err != nil {
+			return told, nil, api.Invalid("%q is not the id of a pool", standing.Pool)
+		}
+		told.Standings = append(told.Standings, dns.Standing{Pool: id, Known: standing.Known, Digest: standing.Digest})
+		theirs[id] = standing.Known
+	}
+	return told, theirs, nil
 }
 
 // agree goes on from where another holder's rotation stands, unless it was asked a moment ago. At full rate, answers cross all the

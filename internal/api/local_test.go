@@ -364,3 +364,26 @@ func counted(t *testing.T, registry *prometheus.Registry, name string) (sum floa
 	}
 	return sum
 }
+
+// TestLocalAnswersAreBounded: what claims to be an agent cannot fill the memory of a command.
+func TestLocalAnswersAreBounded(t *testing.T) {
+	path := socketPath(t)
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/proto")
+		block := make([]byte, 1<<20)
+		for range maxLocalAnswer>>20 + 1 {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	if _, err := client(t, path).Status(t.Context(), &pb.StatusRequest{}); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("an answer without end: %v", err)
+	}
+}

@@ -398,3 +398,26 @@ func TestExplainSaysWhatAnAnswerCarries(t *testing.T) {
 		}
 	}
 }
+
+// TestServiceTurnsAreBounded: a pool keeps so many positions apart; what is beyond shares one, and one that is forgotten makes room.
+func TestServiceTurnsAreBounded(t *testing.T) {
+	var s poolState
+	service := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
+	turns := map[*turn]bool{}
+	for i := range maxServiceTurns {
+		turns[s.of(cluster.RotationIndependent, service(i))] = true
+	}
+	if len(turns) != maxServiceTurns || turns[&s.shared] {
+		t.Errorf("%d service addresses have %d turns of their own", maxServiceTurns, len(turns))
+	}
+	if s.of(cluster.RotationIndependent, service(maxServiceTurns)) != &s.shared || len(s.apart) != maxServiceTurns {
+		t.Errorf("one too many has a turn of its own; %d are kept", len(s.apart))
+	}
+	if s.of(cluster.RotationIndependent, service(3)) == &s.shared {
+		t.Error("one that has a turn lost it")
+	}
+	s.forget(service(3))
+	if s.of(cluster.RotationIndependent, service(maxServiceTurns)) == &s.shared {
+		t.Error("the room of one that was forgotten is not used")
+	}
+}

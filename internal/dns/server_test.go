@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -267,6 +268,26 @@ func TestPanicCostsOneQuery(t *testing.T) {
 	}
 	if got := counterValue(t, reg, "holdfast_dns_responses_total", "noerror"); got != 1 {
 		t.Errorf("%v responses counted", got)
+	}
+}
+
+// TestPanicsFillNoLog: of faults in answering the first are written down and all are counted.
+func TestPanicsFillNoLog(t *testing.T) {
+	var log strings.Builder
+	reg := prometheus.NewRegistry()
+	s := startServer(t, Options{Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s.answerer.zones.Store(nil)
+	query := asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}.pack(t)
+	for range maxPanicLogs + 5 {
+		if out, outcome := s.answer(nil, Request{Message: query, TCP: true}); len(out) != 0 || outcome.Dropped != dropPanic {
+			t.Fatalf("a query that panics: %x, %+v", out, outcome)
+		}
+	}
+	if n := strings.Count(log.String(), "this is a fault of the program"); n != maxPanicLogs {
+		t.Errorf("%d are in the log, want %d", n, maxPanicLogs)
+	}
+	if got := counterValue(t, reg, "holdfast_dns_dropped_total", "panic"); got != maxPanicLogs+5 {
+		t.Errorf("%v are counted", got)
 	}
 }
 

@@ -68,15 +68,23 @@ type Active struct {
 	Since   time.Time
 }
 
-// maxActive bounds a Board. More than this many different problems on one node is itself the problem; what does not
-// fit is counted in Dropped.
+// maxActive bounds a Board. More than this many different problems on one node is itself the problem: while a Board is full and
+// something did not fit, it lists Full too, and counts in Dropped.
 const maxActive = 1024
+
+// Full is the problem of a Board that had no place for another one.
+var Full = Define(Kind{
+	Code: "problem.list-full", Severity: Warning,
+	Meaning: "This node has more problems than it keeps; those that came later are not shown.",
+	Remedy:  "Look at what those that are shown have in common, and solve that first. holdfast_agent_problems_dropped_total counts what was not kept.",
+})
 
 // Board holds the problems that are present on one node. The zero Board is ready to use.
 type Board struct {
 	mu      sync.Mutex
 	active  map[key]Active
 	dropped int
+	full    time.Time // since when something does not fit; zero: everything does
 }
 
 type key struct{ code, subject string }
@@ -91,6 +99,9 @@ func (b *Board) Set(kind *Kind, subject, detail string, now time.Time) {
 		since = old.Since
 	} else if len(b.active) >= maxActive {
 		b.dropped++
+		if b.full.IsZero() {
+			b.full = now
+		}
 		return
 	}
 	if b.active == nil {
@@ -104,6 +115,9 @@ func (b *Board) Clear(kind *Kind, subject string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.active, key{kind.Code, subject})
+	if len(b.active) < maxActive {
+		b.full = time.Time{}
+	}
 }
 
 // Is sets the problem when present is true and clears it otherwise.
@@ -115,16 +129,21 @@ func (b *Board) Is(present bool, kind *Kind, subject, detail string, now time.Ti
 	}
 }
 
-// List returns the problems that are present, sorted by code and subject.
+// List returns the problems that are present, sorted by code and subject, and Full among them while there are more.
 func (b *Board) List() []Active {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(maps.Values(b.active), func(x, y Active) int {
+	list := slices.Collect(maps.Values(b.active))
+	if !b.full.IsZero() {
+		list = append(list, Active{Kind: Full, Detail: fmt.Sprintf("%d problems are shown, and there are more", len(b.active)), Since: b.full})
+	}
+	slices.SortFunc(list, func(x, y Active) int {
 		return cmp.Or(cmp.Compare(x.Kind.Code, y.Kind.Code), cmp.Compare(x.Subject, y.Subject))
 	})
+	return list
 }
 
-// Dropped counts the problems that did not fit on the board.
+// Dropped counts how often a problem did not fit on the board.
 func (b *Board) Dropped() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
