@@ -18,7 +18,8 @@ func (s *session) nodeCommand() *cobra.Command {
 
 func (s *session) clusterCommand() *cobra.Command {
 	k := clusterKind()
-	top := group("cluster", "The settings that hold for the whole cluster", "")
+	top := group("cluster", "The settings that hold for the whole cluster", `The settings that hold for the whole cluster. Hooks are changed in the file:
+'holdfast get', and 'holdfast apply'.`)
 	view := &cobra.Command{
 		Use: "view", Short: "Show every setting of the cluster", Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
