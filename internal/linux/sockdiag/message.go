@@ -23,22 +23,22 @@ const (
 // errMalformed is wrapped by errors about bytes that no kernel sends.
 var errMalformed = errors.New("malformed sock_diag message")
 
-// request encodes a dump of the established TCP sockets of a family: nlmsghdr and inet_diag_req_v2, with an empty
-// socket identity, which matches every socket, and no extensions.
-func request(family uint8) []byte {
+// requestStates encodes a dump of the TCP sockets of a family in some states (a bit for each): nlmsghdr and inet_diag_req_v2, with
+// an empty socket identity, which matches every socket, and no extensions.
+func requestStates(family uint8, states uint32) []byte {
 	b := make([]byte, sizeHeader+sizeRequest)
 	binary.NativeEndian.PutUint32(b[0:], uint32(len(b)))
 	binary.NativeEndian.PutUint16(b[4:], sockDiagByFamily)
 	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	binary.NativeEndian.PutUint32(b[8:], 1) // sequence number; the socket carries one request only
+	binary.NativeEndian.PutUint32(b[8:], 1) // sequence number; the socket carries one request at a time
 	body := b[sizeHeader:]
 	body[0], body[1] = family, unix.IPPROTO_TCP
-	binary.NativeEndian.PutUint32(body[4:], 1<<tcpEstablished)
+	binary.NativeEndian.PutUint32(body[4:], states)
 	return b
 }
 
 // parse reads the netlink messages of one datagram and reports whether the dump is done.
-func parse(datagram []byte, visit func(Connection)) (done bool, err error) {
+func parse(datagram []byte, visit func(found)) (done bool, err error) {
 	for len(datagram) > 0 {
 		if len(datagram) < sizeHeader {
 			return false, fmt.Errorf("%w: %d bytes left for a header", errMalformed, len(datagram))
@@ -56,12 +56,12 @@ func parse(datagram []byte, visit func(Connection)) (done bool, err error) {
 				return false, err
 			}
 		case sockDiagByFamily:
-			connection, established, err := parseConnection(body)
+			socket, understood, err := parseSocket(body)
 			if err != nil {
 				return false, err
 			}
-			if established {
-				visit(connection)
+			if understood {
+				visit(socket)
 			}
 		}
 		datagram = datagram[min(aligned(length), len(datagram)):]
@@ -82,26 +82,32 @@ func status(body []byte) error {
 	return nil
 }
 
-// parseConnection reads struct inet_diag_msg: family, state, timer, retransmits, then the identity: source and
-// destination port in network order and 16 bytes for each address. A message of another state or family is skipped.
-func parseConnection(body []byte) (c Connection, established bool, err error) {
+// parseSocket reads struct inet_diag_msg: family, state, timer, retransmits, then the identity: source and destination port in
+// network order, 16 bytes for each address, the interface and the cookie. A message of another family is skipped.
+func parseSocket(body []byte) (f found, understood bool, err error) {
 	if len(body) < sizeMessage {
-		return c, false, fmt.Errorf("%w: a socket in %d bytes, less than %d", errMalformed, len(body), sizeMessage)
+		return f, false, fmt.Errorf("%w: a socket in %d bytes, less than %d", errMalformed, len(body), sizeMessage)
 	}
-	family, state := body[0], body[1]
-	if state != tcpEstablished {
-		return c, false, nil
-	}
+	f.family, f.state, f.identity = body[0], body[1], [identity]byte(body[4:])
 	var local, remote netip.Addr
-	switch family {
+	switch f.family {
 	case unix.AF_INET:
 		local, remote = netip.AddrFrom4([4]byte(body[8:])), netip.AddrFrom4([4]byte(body[24:]))
 	case unix.AF_INET6:
 		local, remote = netip.AddrFrom16([16]byte(body[8:])).Unmap(), netip.AddrFrom16([16]byte(body[24:])).Unmap()
 	default:
-		return c, false, nil
+		return f, false, nil
 	}
-	c.Local = netip.AddrPortFrom(local, binary.BigEndian.Uint16(body[4:]))
-	c.Remote = netip.AddrPortFrom(remote, binary.BigEndian.Uint16(body[6:]))
-	return c, true, nil
+	f.Local = netip.AddrPortFrom(local, binary.BigEndian.Uint16(body[4:]))
+	f.Remote = netip.AddrPortFrom(remote, binary.BigEndian.Uint16(body[6:]))
+	return f, true, nil
+}
+
+// established passes the established connections on.
+func established(visit func(Connection)) func(found) {
+	return func(f found) {
+		if f.state == tcpEstablished {
+			visit(f.Connection)
+		}
+	}
 }

@@ -6,8 +6,8 @@
 // are safe for concurrent use. No privilege is needed to list.
 //
 // The kernel walks its table while connections come and go: one that opens or closes during a dump may be missed, and
-// none is reported twice. It does not list UDP, does not destroy sockets, and knows nothing about whose addresses they
-// are. Listeners, half-open and closing connections are not reported.
+// none is reported twice. It does not list UDP and knows nothing about whose addresses they are. Listeners, half-open and
+// closing connections are not reported; Destroy ends all but listeners, and needs CAP_NET_ADMIN.
 package sockdiag
 
 import (
@@ -38,7 +38,7 @@ var ErrUnsupported = errors.New("the kernel has no TCP socket diagnostics; load 
 // error some may have been visited already.
 func Each(visit func(Connection)) error {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		if err := dump(family, visit); err != nil {
+		if err := dump(requestStates(family, 1<<tcpEstablished), established(visit)); err != nil {
 			return fmt.Errorf("listing TCP connections: %w", err)
 		}
 	}
@@ -65,21 +65,31 @@ func Established(ports ...uint16) (map[netip.AddrPort]int, error) {
 	return counts, nil
 }
 
-// dump lists one family.
-func dump(family uint8, visit func(Connection)) error {
+// open opens a socket whose reads are bounded.
+func open() (int, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		if errors.Is(err, unix.EPROTONOSUPPORT) {
-			return ErrUnsupported
+			return -1, ErrUnsupported
 		}
-		return fmt.Errorf("opening a sock_diag socket: %w", err)
+		return -1, fmt.Errorf("opening a sock_diag socket: %w", err)
 	}
-	defer func() { _ = unix.Close(fd) }()
 	limit := unix.NsecToTimeval(Timeout.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return fmt.Errorf("bounding the wait for sock_diag: %w", err)
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("bounding the wait for sock_diag: %w", err)
 	}
-	if err := unix.Sendto(fd, request(family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	return fd, nil
+}
+
+// dump lists what a request asks for.
+func dump(request []byte, visit func(found)) error {
+	fd, err := open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("asking sock_diag: %w", err)
 	}
 	return receive(func(buffer []byte) (int, error) {
@@ -92,7 +102,7 @@ func dump(family uint8, visit func(Connection)) error {
 }
 
 // receive reads datagrams until the dump is done.
-func receive(read func([]byte) (int, error), visit func(Connection)) error {
+func receive(read func([]byte) (int, error), visit func(found)) error {
 	buffer := make([]byte, bufferSize)
 	for {
 		n, err := read(buffer)

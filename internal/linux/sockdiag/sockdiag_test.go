@@ -245,7 +245,7 @@ func inet(family, state uint8, local, remote string) []byte {
 
 // TestRequest is what `ss -tn state established` sends too: a dump of one family, of one state, and no extensions.
 func TestRequest(t *testing.T) {
-	got := request(unix.AF_INET6)
+	got := requestStates(unix.AF_INET6, 1<<tcpEstablished)
 	want := make([]byte, 72)
 	binary.NativeEndian.PutUint32(want[0:], 72)                                 // nlmsg_len
 	binary.NativeEndian.PutUint16(want[4:], 20)                                 // SOCK_DIAG_BY_FAMILY
@@ -289,7 +289,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []Connection
-			done, err := parse(tc.datagram, func(c Connection) { got = append(got, c) })
+			done, err := parse(tc.datagram, established(func(c Connection) { got = append(got, c) }))
 			if done != tc.done || !errors.Is(err, tc.err) || (err != nil) != (tc.err != nil) {
 				t.Errorf("done %v, error %v; want %v, %v", done, err, tc.done, tc.err)
 			}
@@ -320,7 +320,7 @@ func TestReceiveSaysNo(t *testing.T) {
 		{"no diagnostics", func(b []byte) (int, error) { return copy(b, answer(unix.NLMSG_ERROR, errorCode(unix.ENOENT))), nil }, ErrUnsupported},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if err := receive(tc.read, func(Connection) {}); !errors.Is(err, tc.want) || (err != nil) != (tc.want != nil) {
+			if err := receive(tc.read, func(found) {}); !errors.Is(err, tc.want) || (err != nil) != (tc.want != nil) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
 		})
@@ -338,7 +338,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{16, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, datagram []byte) {
 		visited := 0
-		_, err := parse(datagram, func(c Connection) {
+		_, err := parse(datagram, func(c found) {
 			visited++
 			if !c.Local.IsValid() || c.Local.Addr().Is4In6() || c.Remote.Addr().Is4In6() {
 				t.Errorf("visited %+v", c)
