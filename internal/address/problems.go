@@ -68,6 +68,21 @@ var (
 		Meaning: "A kernel setting can keep clients from reaching addresses of this node.",
 		Remedy:  "Set it as the detail says, in /etc/sysctl.d so that it lasts.",
 	})
+	problemUntracked = problem.Define(problem.Kind{
+		Code: "address.connections-untracked", Severity: problem.Warning,
+		Meaning: "There are more connections of clients than are kept for a failover; the clients of the others notice one at their next packet only.",
+		Remedy:  "Spread the clients over more addresses and nodes; nothing else suffers.",
+	})
+	problemSocketsKept = problem.Define(problem.Kind{
+		Code: "address.sockets-kept", Severity: problem.Warning,
+		Meaning: "Connections to an address that left this node could not be reset here; idle clients notice at their next packet, or when the new owner wakes them.",
+		Remedy:  "The detail has the reason. A kernel needs CONFIG_INET_DIAG_DESTROY, and the agent CAP_NET_ADMIN.",
+	})
+	problemTickle = problem.Define(problem.Kind{
+		Code: "address.tickle-failed", Severity: problem.Warning,
+		Meaning: "Clients of an address that came here could not be woken; those that are idle notice at their next packet.",
+		Remedy:  "The detail has the reason. Check that the agent has CAP_NET_RAW, and the routes to the clients.",
+	})
 	noteSetting = problem.Define(problem.Kind{
 		Code: "address.kernel-setting-note", Severity: problem.Info,
 		Meaning: "A kernel setting is not as it is best for moving addresses; clients lose nothing by it.",

@@ -39,6 +39,7 @@ import (
 	"github.com/holdfast/holdfast/internal/linux/link"
 	"github.com/holdfast/holdfast/internal/linux/neigh"
 	"github.com/holdfast/holdfast/internal/linux/sockdiag"
+	"github.com/holdfast/holdfast/internal/linux/tickle"
 	"github.com/holdfast/holdfast/internal/load"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/store"
@@ -93,6 +94,7 @@ type Agent struct {
 	peers    *peers
 	applier  *applier
 	hooks    *hookRelay
+	clients  *clients
 	writer   *writer
 	checks   *verdict.Runner
 	loads    *load.Board
@@ -123,6 +125,11 @@ type edges struct {
 	runner    func(verdict.Options) *verdict.Runner                 // what runs this node's checks
 	sockets   func(ports ...uint16) (map[netip.AddrPort]int, error) // established connections
 	links     func() ([]load.Link, error)                           // bytes and speeds
+
+	connections func(visit func(address.Connection)) error                   // the established ones
+	destroy     func(on func(netip.Addr) bool) ([]address.Connection, error) // ends connections
+	tickles     address.TickleSender                                         // wakes far ends
+	pushes      connectionPusher                                             // the other nodes, told of connections
 }
 
 // kernel is what the agent itself needs of link.Kernel; the rest is the address room's.
@@ -254,6 +261,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, asks: a.peers, confirms: a.peers, held: a.peers, checks: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
+		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

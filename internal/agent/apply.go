@@ -19,6 +19,7 @@ import (
 type applier struct {
 	reconciler *address.Reconciler
 	hooks      *hookRelay
+	leave      func(wish, map[netip.Addr]bool) (afterwards func()) // resets clients of what is about to leave
 	mayHold    func() bool
 	log        *slog.Logger
 	done       func(wish, applied) // called after each; must not block
@@ -37,6 +38,7 @@ type wish struct {
 	managed    func(netip.Addr) bool // the cluster's addresses
 	routes     []address.SubnetRoute
 	moving     map[netip.Addr]moveEnds // addresses on their way, for the hooks
+	leaving    map[netip.Addr]bool     // addresses that go to other nodes, or nowhere
 }
 
 type moveEnds struct{ from, to cluster.Member }
@@ -153,7 +155,9 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	if !a.mayHold() {
 		w.holdings = slices.DeleteFunc(w.holdings, func(h steering.Holding) bool { return h.Kind != steering.Static })
 	}
+	afterwards := a.leave(w, before.there())
 	result := a.reconciler.SetUnder(ctx, w.desired(), w.silences)
+	afterwards()
 	if !a.mayHold() {
 		// The right ran out while the addresses were put on: take everything off again.
 		a.reconciler.Silence("the right to hold ran out meanwhile")

@@ -44,7 +44,9 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 		member: memberRecord{Name: a.self.Name, Version: a.options.Version, LeaseMS: spanOf(config.Settings).lease().Milliseconds()},
 	}
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
+	a.clients = newClients(a, e)
 	a.applier = &applier{
+		leave: a.clients.leave,
 		reconciler: address.New(address.Options{
 			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
 			Permit: a.tenancy.Permitted,
@@ -95,6 +97,7 @@ func (a *Agent) present() []int {
 // silence takes every moving address off this node at once: the right to hold them has run out.
 func (a *Agent) silence(reason string) {
 	a.applier.reconciler.Silence(reason)
+	a.clients.silenced()
 	if !a.leaving.Load() {
 		a.event("node.lapsed", a.self.Name, reason, nil)
 	}
@@ -110,7 +113,8 @@ func (a *Agent) foundDown(lnn int, over tenure.Incarnation, took time.Duration) 
 }
 
 // applied tells what a wish did to the interfaces.
-func (a *Agent) applied(_ wish, done applied) {
+func (a *Agent) applied(w wish, done applied) {
+	a.clients.changed(w, done)
 	for _, addr := range done.released {
 		a.event("address.released", addr.String(), addr.String()+" is off this node", nil)
 	}
@@ -253,6 +257,8 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("news of the checks", void(a.passOnChecks))
 	run("interfaces", void(a.watchLinks))
 	run("load", void(a.measure))
+	run("connections of clients", void(a.clients.follow))
+	run("waking clients", void(a.clients.tickler.Run))
 	// The right to hold outlives everything that could put an address on an interface: the lease is given back last.
 	holding, release := context.WithCancel(context.WithoutCancel(running))
 	var held sync.WaitGroup

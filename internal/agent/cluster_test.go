@@ -64,16 +64,17 @@ func (c *testCluster) severed(a, b int) bool {
 }
 
 type testNode struct {
-	lnn    int
-	dir    string
-	agent  *Agent
-	store  *storetest.Store
-	kernel *linktest.Fake
-	link   *neightest.Fake
-	names  *fakeNames
-	power  context.CancelFunc // ends everything of it at once
-	ended  chan struct{}
-	stop   context.CancelFunc // asks it to stop in an orderly way
+	lnn     int
+	dir     string
+	agent   *Agent
+	store   *storetest.Store
+	kernel  *linktest.Fake
+	link    *neightest.Fake
+	names   *fakeNames
+	sockets *testSockets
+	power   context.CancelFunc // ends everything of it at once
+	ended   chan struct{}
+	stop    context.CancelFunc // asks it to stop in an orderly way
 }
 
 const testConfig = `
@@ -109,6 +110,7 @@ func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
 		}
 		for lnn := 1; lnn <= 4; lnn++ {
 			c.nodes[lnn] = &testNode{lnn: lnn, dir: t.TempDir(), kernel: linktest.New(linktest.Ethernet(2, "eth0")), link: neightest.New()}
+			c.nodes[lnn].sockets = c.socketsOf(lnn)
 			c.nodes[lnn].link.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
 			c.start(lnn)
 		}
@@ -139,6 +141,8 @@ func (c *testCluster) start(lnn int) {
 		names:   func(func(dns.Told)) names { return n.names },
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
+
+		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn},
 	}
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)
@@ -167,6 +171,15 @@ func (c *testCluster) kill(lnn int) {
 	n.power()
 	<-n.ended
 	n.kernel = linktest.New(linktest.Ethernet(2, "eth0"))
+	n.sockets = c.socketsOf(lnn)
+}
+
+func (c *testCluster) socketsOf(lnn int) *testSockets {
+	kernel := c.nodes[lnn].kernel
+	return newTestSockets(func(a netip.Addr) bool {
+		addresses, _ := kernel.Addresses()
+		return slices.ContainsFunc(addresses, func(there link.Address) bool { return there.Prefix.Addr() == a })
+	})
 }
 
 // asker is the network between the nodes.

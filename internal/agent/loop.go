@@ -197,7 +197,7 @@ func (l *loop) evaluate(ctx context.Context) {
 	silences := l.applier.reconciler.Silences() // before the right is looked at: one that ends from here on ends the wish, too
 	standing, incarnation := l.tenancy.Standing(), l.tenancy.Incarnation()
 	if l.ready() { // nothing is taken, not even what is static, before the first full view
-		l.want(w, steering.Desired(w, incarnation, standing.MayHold), silences)
+		l.want(w, steering.Desired(w, incarnation, standing.MayHold), steering.Leaving(w, incarnation, standing.MayHold), silences)
 	}
 	last := l.applier.Last()
 	if standing.MayHold {
@@ -332,7 +332,7 @@ func (l *loop) settling(w *steering.World, now time.Time) bool {
 }
 
 // want hands a wish to the applier when it differs from the last.
-func (l *loop) want(w *steering.World, holdings []steering.Holding, silences uint64) {
+func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[netip.Addr]bool, silences uint64) {
 	if l.generation > 0 && slices.Equal(holdings, l.wanted) && l.routesOf == w.Config {
 		return
 	}
@@ -340,7 +340,7 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, silences uin
 	l.wanted, l.routesOf = holdings, w.Config
 	l.applier.Want(wish{
 		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),
-		routes: l.routes(w, holdings), moving: l.moveEnds(w, holdings),
+		routes: l.routes(w, holdings), moving: l.moveEnds(w, holdings), leaving: leaving,
 	})
 }
 

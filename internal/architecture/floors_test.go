@@ -20,7 +20,7 @@ var floors = []struct {
 	{"internal/agent", []string{
 		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/tenure", "internal/placement",
 		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
-		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/counters", "internal/linux/boottime",
+		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/counters", "internal/linux/boottime",
 	}},
 	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
 	// the first certificates, before there is an agent that could be asked.
@@ -35,7 +35,7 @@ var floors = []struct {
 	{"internal/steering", []string{"internal/tenure", "internal/placement", "internal/cluster"}},
 
 	// The services. They never know each other.
-	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh"}},
+	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh", "internal/linux/tickle"}},
 	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster"}},
 
 	// What they rest on. Load hands its figures over as placement reads them.
@@ -57,6 +57,8 @@ var floors = []struct {
 	{"internal/linux/link", nil},
 	{"internal/linux/neigh/neightest", []string{"internal/linux/neigh"}},
 	{"internal/linux/neigh", nil},
+	{"internal/linux/tickle/tickletest", []string{"internal/linux/tickle"}},
+	{"internal/linux/tickle", nil},
 	{"internal/linux/sockdiag", nil},
 	{"internal/linux/nft", nil},
 	{"internal/linux/counters", nil},

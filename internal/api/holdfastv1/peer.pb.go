@@ -1503,6 +1503,244 @@ func (x *PoolCheck) GetState() *CheckState {
 	return nil
 }
 
+type ConnectionsRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation *Incarnation           `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Rises by one with each message to the called node.
+	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Everything that the caller told under this incarnation before is void. Without it this is what changed since the message before.
+	Full bool `protobuf:"varint,3,opt,name=full,proto3" json:"full,omitempty"`
+	// At most 4,096 connections together.
+	Addresses     []*ClientConnections `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionsRequest) Reset() {
+	*x = ConnectionsRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionsRequest) ProtoMessage() {}
+
+func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
+func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ConnectionsRequest) GetIncarnation() *Incarnation {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *ConnectionsRequest) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ConnectionsRequest) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *ConnectionsRequest) GetAddresses() []*ClientConnections {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// Connections to one address of the caller.
+type ClientConnections struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Opened        []*ClientConnection    `protobuf:"bytes,2,rep,name=opened,proto3" json:"opened,omitempty"`
+	Closed        []*ClientConnection    `protobuf:"bytes,3,rep,name=closed,proto3" json:"closed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientConnections) Reset() {
+	*x = ClientConnections{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientConnections) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientConnections) ProtoMessage() {}
+
+func (x *ClientConnections) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientConnections.ProtoReflect.Descriptor instead.
+func (*ClientConnections) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ClientConnections) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ClientConnections) GetOpened() []*ClientConnection {
+	if x != nil {
+		return x.Opened
+	}
+	return nil
+}
+
+func (x *ClientConnections) GetClosed() []*ClientConnection {
+	if x != nil {
+		return x.Closed
+	}
+	return nil
+}
+
+type ClientConnection struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	LocalPort uint32                 `protobuf:"varint,1,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
+	// The client's address, 4 or 16 bytes.
+	Remote        []byte `protobuf:"bytes,2,opt,name=remote,proto3" json:"remote,omitempty"`
+	RemotePort    uint32 `protobuf:"varint,3,opt,name=remote_port,json=remotePort,proto3" json:"remote_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientConnection) Reset() {
+	*x = ClientConnection{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientConnection) ProtoMessage() {}
+
+func (x *ClientConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientConnection.ProtoReflect.Descriptor instead.
+func (*ClientConnection) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ClientConnection) GetLocalPort() uint32 {
+	if x != nil {
+		return x.LocalPort
+	}
+	return 0
+}
+
+func (x *ClientConnection) GetRemote() []byte {
+	if x != nil {
+		return x.Remote
+	}
+	return nil
+}
+
+func (x *ClientConnection) GetRemotePort() uint32 {
+	if x != nil {
+		return x.RemotePort
+	}
+	return 0
+}
+
+type ConnectionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A message before this one is missing: nothing of it was taken in, and the next has to be full.
+	Lost          bool `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionsResponse) Reset() {
+	*x = ConnectionsResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionsResponse) ProtoMessage() {}
+
+func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
+func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ConnectionsResponse) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
 type RosterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1511,7 +1749,7 @@ type RosterRequest struct {
 
 func (x *RosterRequest) Reset() {
 	*x = RosterRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1761,7 @@ func (x *RosterRequest) String() string {
 func (*RosterRequest) ProtoMessage() {}
 
 func (x *RosterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1774,7 @@ func (x *RosterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
 func (*RosterRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 type RosterResponse struct {
@@ -1553,7 +1791,7 @@ type RosterResponse struct {
 
 func (x *RosterResponse) Reset() {
 	*x = RosterResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1803,7 @@ func (x *RosterResponse) String() string {
 func (*RosterResponse) ProtoMessage() {}
 
 func (x *RosterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1816,7 @@ func (x *RosterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
 func (*RosterResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RosterResponse) GetBelongs() bool {
@@ -1618,7 +1856,7 @@ type RosterMember struct {
 
 func (x *RosterMember) Reset() {
 	*x = RosterMember{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1868,7 @@ func (x *RosterMember) String() string {
 func (*RosterMember) ProtoMessage() {}
 
 func (x *RosterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1881,7 @@ func (x *RosterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
 func (*RosterMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RosterMember) GetId() string {
@@ -1786,7 +2024,24 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06checks\x18\x01 \x03(\v2\x16.holdfast.v1.PoolCheckR\x06checks\"N\n" +
 	"\tPoolCheck\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12-\n" +
-	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state\"\x0f\n" +
+	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state\"\xbe\x01\n" +
+	"\x12ConnectionsRequest\x12:\n" +
+	"\vincarnation\x18\x01 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +
+	"\x04full\x18\x03 \x01(\bR\x04full\x12<\n" +
+	"\taddresses\x18\x04 \x03(\v2\x1e.holdfast.v1.ClientConnectionsR\taddresses\"\x9b\x01\n" +
+	"\x11ClientConnections\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
+	"\x06opened\x18\x02 \x03(\v2\x1d.holdfast.v1.ClientConnectionR\x06opened\x125\n" +
+	"\x06closed\x18\x03 \x03(\v2\x1d.holdfast.v1.ClientConnectionR\x06closed\"j\n" +
+	"\x10ClientConnection\x12\x1d\n" +
+	"\n" +
+	"local_port\x18\x01 \x01(\rR\tlocalPort\x12\x16\n" +
+	"\x06remote\x18\x02 \x01(\fR\x06remote\x12\x1f\n" +
+	"\vremote_port\x18\x03 \x01(\rR\n" +
+	"remotePort\")\n" +
+	"\x13ConnectionsResponse\x12\x12\n" +
+	"\x04lost\x18\x01 \x01(\bR\x04lost\"\x0f\n" +
 	"\rRosterRequest\"u\n" +
 	"\x0eRosterResponse\x12\x18\n" +
 	"\abelongs\x18\x01 \x01(\bR\abelongs\x12\x14\n" +
@@ -1797,7 +2052,7 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted2\xb3\x05\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\x85\x06\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
@@ -1807,7 +2062,8 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x05Alive\x12\x19.holdfast.v1.AliveRequest\x1a\x1a.holdfast.v1.AliveResponse\x12;\n" +
 	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12A\n" +
 	"\x06Roster\x12\x1a.holdfast.v1.RosterRequest\x1a\x1b.holdfast.v1.RosterResponse\x12;\n" +
-	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12A\n" +
+	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12P\n" +
+	"\vConnections\x12\x1f.holdfast.v1.ConnectionsRequest\x1a .holdfast.v1.ConnectionsResponse\x12A\n" +
 	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
 var (
@@ -1822,7 +2078,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1849,53 +2105,63 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*ChecksRequest)(nil),       // 22: holdfast.v1.ChecksRequest
 	(*ChecksResponse)(nil),      // 23: holdfast.v1.ChecksResponse
 	(*PoolCheck)(nil),           // 24: holdfast.v1.PoolCheck
-	(*RosterRequest)(nil),       // 25: holdfast.v1.RosterRequest
-	(*RosterResponse)(nil),      // 26: holdfast.v1.RosterResponse
-	(*RosterMember)(nil),        // 27: holdfast.v1.RosterMember
-	nil,                         // 28: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 29: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 30: holdfast.v1.CheckState
+	(*ConnectionsRequest)(nil),  // 25: holdfast.v1.ConnectionsRequest
+	(*ClientConnections)(nil),   // 26: holdfast.v1.ClientConnections
+	(*ClientConnection)(nil),    // 27: holdfast.v1.ClientConnection
+	(*ConnectionsResponse)(nil), // 28: holdfast.v1.ConnectionsResponse
+	(*RosterRequest)(nil),       // 29: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 30: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 31: holdfast.v1.RosterMember
+	nil,                         // 32: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 33: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 34: holdfast.v1.CheckState
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	29, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	33, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	10, // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
 	6,  // 5: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
 	9,  // 6: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	29, // 7: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	29, // 8: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	29, // 9: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	28, // 10: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	33, // 7: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	33, // 8: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	33, // 9: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	32, // 10: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
 	24, // 11: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	30, // 12: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	27, // 13: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
-	0,  // 14: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 15: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	7,  // 16: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	12, // 17: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
-	14, // 18: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
-	16, // 19: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
-	18, // 20: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	25, // 21: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
-	20, // 22: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	22, // 23: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	4,  // 24: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	11, // 25: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	8,  // 26: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	13, // 27: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
-	15, // 28: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
-	17, // 29: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
-	19, // 30: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	26, // 31: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
-	21, // 32: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	23, // 33: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	24, // [24:34] is the sub-list for method output_type
-	14, // [14:24] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	34, // 12: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	33, // 13: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	26, // 14: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
+	27, // 15: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
+	27, // 16: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
+	31, // 17: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	0,  // 18: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 19: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	7,  // 20: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	12, // 21: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
+	14, // 22: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
+	16, // 23: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
+	18, // 24: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	29, // 25: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	20, // 26: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	25, // 27: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
+	22, // 28: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	4,  // 29: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	11, // 30: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	8,  // 31: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	13, // 32: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
+	15, // 33: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
+	17, // 34: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
+	19, // 35: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	30, // 36: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	21, // 37: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	28, // 38: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
+	23, // 39: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	29, // [29:40] is the sub-list for method output_type
+	18, // [18:29] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1910,7 +2176,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,6 +18,9 @@ const (
 // ErrUnfit is wrapped by errors that say that two ends make no connection that a packet could be sent for.
 var ErrUnfit = errors.New("not two ends of a connection between hosts")
 
+// Fit reports whether a tickle can be sent for a connection.
+func Fit(c Connection) bool { return check(c) == nil }
+
 // check refuses what is no connection of two hosts. Link-local ends are refused as well: without the interface they say nothing.
 func check(c Connection) error {
 	for _, end := range []netip.AddrPort{c.Local, c.Remote} {

@@ -55,6 +55,8 @@ const (
 	PeerRosterProcedure = "/holdfast.v1.Peer/Roster"
 	// PeerHeldProcedure is the fully-qualified name of the Peer's Held RPC.
 	PeerHeldProcedure = "/holdfast.v1.Peer/Held"
+	// PeerConnectionsProcedure is the fully-qualified name of the Peer's Connections RPC.
+	PeerConnectionsProcedure = "/holdfast.v1.Peer/Connections"
 	// PeerChecksProcedure is the fully-qualified name of the Peer's Checks RPC.
 	PeerChecksProcedure = "/holdfast.v1.Peer/Checks"
 )
@@ -80,6 +82,9 @@ type PeerClient interface {
 	Roster(context.Context, *holdfastv1.RosterRequest) (*holdfastv1.RosterResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
 	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
+	// Connections tells the called node which clients have connections to addresses of the caller whose successor it is, so that it
+	// can wake them when it takes over.
+	Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 }
@@ -149,6 +154,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Held")),
 			connect.WithClientOptions(opts...),
 		),
+		connections: connect.NewClient[holdfastv1.ConnectionsRequest, holdfastv1.ConnectionsResponse](
+			httpClient,
+			baseURL+PeerConnectionsProcedure,
+			connect.WithSchema(peerMethods.ByName("Connections")),
+			connect.WithClientOptions(opts...),
+		),
 		checks: connect.NewClient[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse](
 			httpClient,
 			baseURL+PeerChecksProcedure,
@@ -169,6 +180,7 @@ type peerClient struct {
 	hook        *connect.Client[holdfastv1.HookRequest, holdfastv1.HookResponse]
 	roster      *connect.Client[holdfastv1.RosterRequest, holdfastv1.RosterResponse]
 	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
+	connections *connect.Client[holdfastv1.ConnectionsRequest, holdfastv1.ConnectionsResponse]
 	checks      *connect.Client[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse]
 }
 
@@ -253,6 +265,15 @@ func (c *peerClient) Held(ctx context.Context, req *holdfastv1.HeldRequest) (*ho
 	return nil, err
 }
 
+// Connections calls holdfast.v1.Peer.Connections.
+func (c *peerClient) Connections(ctx context.Context, req *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error) {
+	response, err := c.connections.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Checks calls holdfast.v1.Peer.Checks.
 func (c *peerClient) Checks(ctx context.Context, req *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {
 	response, err := c.checks.CallUnary(ctx, connect.NewRequest(req))
@@ -283,6 +304,9 @@ type PeerHandler interface {
 	Roster(context.Context, *holdfastv1.RosterRequest) (*holdfastv1.RosterResponse, error)
 	// Held says which of the cluster's addresses are on the called node's interfaces.
 	Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error)
+	// Connections tells the called node which clients have connections to addresses of the caller whose successor it is, so that it
+	// can wake them when it takes over.
+	Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 }
@@ -348,6 +372,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Held")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerConnectionsHandler := connect.NewUnaryHandlerSimple(
+		PeerConnectionsProcedure,
+		svc.Connections,
+		connect.WithSchema(peerMethods.ByName("Connections")),
+		connect.WithHandlerOptions(opts...),
+	)
 	peerChecksHandler := connect.NewUnaryHandlerSimple(
 		PeerChecksProcedure,
 		svc.Checks,
@@ -374,6 +404,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerRosterHandler.ServeHTTP(w, r)
 		case PeerHeldProcedure:
 			peerHeldHandler.ServeHTTP(w, r)
+		case PeerConnectionsProcedure:
+			peerConnectionsHandler.ServeHTTP(w, r)
 		case PeerChecksProcedure:
 			peerChecksHandler.ServeHTTP(w, r)
 		default:
@@ -419,6 +451,10 @@ func (UnimplementedPeerHandler) Roster(context.Context, *holdfastv1.RosterReques
 
 func (UnimplementedPeerHandler) Held(context.Context, *holdfastv1.HeldRequest) (*holdfastv1.HeldResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Held is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Connections is not implemented"))
 }
 
 func (UnimplementedPeerHandler) Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {

@@ -1,0 +1,79 @@
+package steering
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// Moving are the statements about the addresses that move: those of dynamic pools, and service addresses.
+func Moving(w *World) map[netip.Addr]tenure.Statement {
+	all := map[netip.Addr]tenure.Statement{}
+	for id, record := range w.Pools {
+		pool, _, _, exists := w.Config.Pool(id)
+		if !exists || pool.AllocMethod != cluster.AllocDynamic {
+			continue
+		}
+		for address, st := range record {
+			all[address] = st
+		}
+	}
+	for key, st := range w.Services {
+		if !st.Owner.IsZero() || all[key.Address].Owner.IsZero() {
+			all[key.Address] = st
+		}
+	}
+	return all
+}
+
+// Successors are the nodes that may come to take an address from this node, which owns it under its present incarnation; none
+// if it does not.
+func Successors(st tenure.Statement, lnn int, self tenure.Incarnation) []int {
+	if st.Owner.LNN != lnn || st.Owner.Incarnation != self || st.Owner.IsZero() {
+		return nil
+	}
+	var list []int
+	for _, claim := range []tenure.Claim{st.Next, st.To} {
+		if claim.LNN != 0 && claim.LNN != lnn && !slices.Contains(list, claim.LNN) {
+			list = append(list, claim.LNN)
+		}
+	}
+	return list
+}
+
+// Expects reports whether a node may come to take an address from a node in one of its incarnations, or has been named its owner, so
+// that it needs to know that one's clients.
+func Expects(st tenure.Statement, lnn, from int, incarnation tenure.Incarnation) bool {
+	if st.Owner.LNN == lnn {
+		return true
+	}
+	return st.Owner.LNN == from && st.Owner.Incarnation == incarnation && (st.Next.LNN == lnn || st.To.LNN == lnn)
+}
+
+// Leaving are the addresses that this node is asked to let go of, and that will not be on another of its interfaces: its clients
+// there are to be told. A node that may not hold is asked for nothing: a lapse tells no client.
+func Leaving(w *World, self tenure.Incarnation, mayHold bool) map[netip.Addr]bool {
+	leaving := map[netip.Addr]bool{}
+	if !mayHold {
+		return leaving
+	}
+	mark := func(address netip.Addr, st tenure.Statement, configured bool) {
+		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self
+		if mine && (!configured || !st.To.IsZero() && st.To.LNN != w.Self) {
+			leaving[address] = true
+		}
+	}
+	for id, record := range w.Pools {
+		addresses := w.Config.Addresses(id)
+		for address, st := range record {
+			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
+			mark(address, st, configured)
+		}
+	}
+	for key, st := range w.Services {
+		mark(key.Address, st, slices.Contains(w.Config.ServiceAddresses(key.Subnet), key.Address))
+	}
+	return leaving
+}
