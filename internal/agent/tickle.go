@@ -61,7 +61,7 @@ func newClients(a *Agent, e edges) *clients {
 
 // establishedConnections are the kernel's.
 func establishedConnections(visit func(address.Connection)) error {
-	return sockdiag.Each(func(c sockdiag.Connection) { visit(address.Connection(c)) })
+	return sockdiag.EachServed(func(c sockdiag.Connection) { visit(address.Connection(c)) })
 }
 
 // destroyConnections ends the kernel's.

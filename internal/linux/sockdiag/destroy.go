@@ -15,9 +15,10 @@ const (
 	sockDestroy = 21 // SOCK_DESTROY
 	identity    = 48 // struct inet_diag_sockid: both ends, the interface and the kernel's cookie for the socket
 
-	tcpTimeWait = 6
-	tcpListen   = 10
-	tcpStates   = 1<<13 - 1 // every state up to TCP_NEW_SYN_RECV
+	tcpTimeWait  = 6
+	tcpCloseWait = 8
+	tcpListen    = 10
+	tcpStates    = 1<<13 - 1 // every state up to TCP_NEW_SYN_RECV
 )
 
 // ErrCannotDestroy is wrapped by errors that say that the kernel cannot destroy sockets for anybody.
@@ -31,7 +32,7 @@ type found struct {
 }
 
 // Destroy ends every TCP connection of the calling thread's network namespace whose local address is one of those that on picks, in
-// whatever state but listening, and returns those that it ended and that were established. The kernel sends the far ends a reset, as
+// whatever state but listening, and returns those that it ended and whose far end may be waiting, as EachServed has them. The kernel sends the far ends a reset, as
 // long as the local address is still on an interface; the programs here get ECONNABORTED. It needs CAP_NET_ADMIN. One that ends by
 // itself meanwhile is nobody's error; after any other error the remaining ones have been tried too.
 func Destroy(on func(netip.Addr) bool) ([]Connection, error) {
@@ -58,7 +59,7 @@ func Destroy(on func(netip.Addr) bool) ([]Connection, error) {
 	var failed error
 	for _, target := range targets {
 		switch err := destroy(fd, target); {
-		case err == nil && target.state == tcpEstablished:
+		case err == nil && (target.state == tcpEstablished || target.state == tcpCloseWait):
 			ended = append(ended, target.Connection)
 		case err == nil, errors.Is(err, unix.ENOENT):
 		case errors.Is(err, unix.EOPNOTSUPP):

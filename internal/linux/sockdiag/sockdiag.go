@@ -45,6 +45,17 @@ func Each(visit func(Connection)) error {
 	return nil
 }
 
+// EachServed calls visit for every TCP connection of the calling thread's network namespace whose far end may be waiting for
+// something: the established ones, and those of which the far end has closed its own half (CLOSE_WAIT here). IPv4 comes first.
+func EachServed(visit func(Connection)) error {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		if err := dump(requestStates(family, 1<<tcpEstablished|1<<tcpCloseWait), func(f found) { visit(f.Connection) }); err != nil {
+			return fmt.Errorf("listing TCP connections: %w", err)
+		}
+	}
+	return nil
+}
+
 // Established counts the established connections by local address and port. Only the given ports count; without any,
 // all do, and then the map has an entry for every outgoing connection too.
 func Established(ports ...uint16) (map[netip.AddrPort]int, error) {

@@ -168,6 +168,10 @@ func TestKernelReportsNeitherListenersNorClosed(t *testing.T) {
 		if err != nil || len(got) != 0 {
 			t.Errorf("a listener and a half-closed connection: %v, %v; want none", got, err)
 		}
+		var served []Connection
+		if err := EachServed(func(c Connection) { served = append(served, c) }); err != nil || len(served) != 1 || served[0].Local != address {
+			t.Errorf("the far end that closed its half waits for the rest: %v, %v", served, err)
+		}
 	})
 }
 
