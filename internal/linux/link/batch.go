@@ -71,6 +71,7 @@ func (k *Kernel) applyAddresses(operations []Operation, failures []error) {
 		k.addresses.exchange(operations, send[:n], origin[:n], failures)
 		send, origin = send[n:], origin[n:]
 	}
+	k.awaitAnswering(operations, failures)
 }
 
 // exchange sends one datagram of requests and collects their answers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -123,6 +124,26 @@ func TestReport11NoDetectionWait(t *testing.T) {
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An IPv6 address that was added is answered on when that has returned: the kernel's own acknowledgement comes before it, and
+// packets that come in between are lost.
+func TestAddedIPv6AddressesAreAnsweredOn(t *testing.T) {
+	inNamespace(t, []string{"ext0"}, func(k *link.Kernel) {
+		for i := range 200 {
+			address := fmt.Sprintf("fd00::%d:7", i)
+			mustApply(t, k, link.Add, address)
+			if err := k.In(func() error {
+				routes, err := netlink.RouteGet(net.ParseIP(address))
+				if err == nil && routes[0].Type != unix.RTN_LOCAL {
+					err = fmt.Errorf("packets to %s go %v", address, routes[0])
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
