@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long an IPv6 address that was added may take until the host answers on it, and how often it is looked at. It takes less than a
-// millisecond; on an interface that is down it never comes, and is not waited for beyond this.
+// How long an IPv6 address that was added may take until the host answers on it, and how often it is looked at. It takes a fraction
+// of a millisecond for each; on an interface that is down it never comes, and is not waited for beyond this.
 const (
-	answeringLimit = 10 * time.Millisecond
+	answeringLimit = 20 * time.Millisecond
 	answeringLook  = 200 * time.Microsecond
 )
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -132,13 +131,21 @@ func TestReport11NoDetectionWait(t *testing.T) {
 // packets that come in between are lost.
 func TestAddedIPv6AddressesAreAnsweredOn(t *testing.T) {
 	inNamespace(t, []string{"ext0"}, func(k *link.Kernel) {
-		for i := range 200 {
-			address := fmt.Sprintf("fd00::%d:7", i)
-			mustApply(t, k, link.Add, address)
+		for round := range 20 {
+			var operations []link.Operation
+			for i := range 50 {
+				operations = append(operations, link.Operation{Verb: link.Add, Object: link.Address{
+					Interface: "ext0", Prefix: link.Host(netip.MustParseAddr(fmt.Sprintf("fd00::%d:%d", round, i))), Valid: link.Forever, Preferred: link.Forever,
+				}})
+			}
+			if err := errors.Join(k.Apply(operations)...); err != nil {
+				t.Fatal(err)
+			}
+			last := operations[len(operations)-1].Object.(link.Address).Prefix.Addr()
 			if err := k.In(func() error {
-				routes, err := netlink.RouteGet(net.ParseIP(address))
+				routes, err := netlink.RouteGet(last.AsSlice())
 				if err == nil && routes[0].Type != unix.RTN_LOCAL {
-					err = fmt.Errorf("packets to %s go %v", address, routes[0])
+					err = fmt.Errorf("packets to %s go %v", last, routes[0])
 				}
 				return err
 			}); err != nil {
