@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(watcherVariable) != "" {
 		os.Exit(watcherLife())
 	}
+	if role := os.Getenv(connectionVariable); role != "" {
+		os.Exit(connectionLife(role, os.Args[1:]))
+	}
 	os.Exit(runAll(m))
 }
 
