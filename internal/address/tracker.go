@@ -33,8 +33,9 @@ type Tracker struct {
 	TrackerOptions
 	metrics *trackerMetrics
 	found   findings
-	mu      sync.Mutex // held while sockets are destroyed, so that no address comes meanwhile
+	looking sync.Mutex // held for a whole Look
 	tracked map[Connection]bool
+	mu      sync.Mutex // held while sockets are destroyed, so that no address comes meanwhile
 	here    map[netip.Addr]bool
 }
 
@@ -59,6 +60,8 @@ func NewTracker(o TrackerOptions) *Tracker {
 // elsewhere by the records, and not here, are left from before: nobody can go on with them, and if the address came back they would
 // answer its new clients. They are reset.
 func (t *Tracker) Look(owned, elsewhere func(netip.Addr) bool) (map[Connection]bool, error) {
+	t.looking.Lock()
+	defer t.looking.Unlock()
 	var seen []Connection
 	left := map[netip.Addr]bool{}
 	err := t.Established(func(c Connection) {
@@ -69,10 +72,8 @@ func (t *Tracker) Look(owned, elsewhere func(netip.Addr) bool) (map[Connection]b
 			left[a] = true
 		}
 	})
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if err != nil {
-		t.found.replace("look", t.Now(), []found{{problemUntracked, "kernel", err.Error()}})
+		t.report("look", found{problemUntracked, "kernel", err.Error()})
 		return nil, err
 	}
 	var omitted int
@@ -83,11 +84,20 @@ func (t *Tracker) Look(owned, elsewhere func(netip.Addr) bool) (map[Connection]b
 	if omitted > 0 {
 		list = append(list, found{problemUntracked, "owner", fmt.Sprintf("%d of %d connections to addresses of this node are not kept", omitted, len(seen))})
 	}
-	t.found.replace("look", t.Now(), list)
+	t.report("look", list...)
 	if len(left) > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.reset(func(a netip.Addr) bool { return left[a] && !t.here[a] })
 	}
 	return t.tracked, nil
+}
+
+// report keeps the board in step with what a look found.
+func (t *Tracker) report(look string, list ...found) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.found.replace(look, t.Now(), list)
 }
 
 // Here says which addresses are on this node's interfaces or about to come. It waits while sockets are being destroyed.
@@ -116,6 +126,9 @@ func (t *Tracker) Reset(addresses []netip.Addr) []Connection {
 func (t *Tracker) reset(on func(netip.Addr) bool) []Connection {
 	ended, err := t.Destroy(on)
 	t.metrics.resets.Add(float64(len(ended)))
+	if err == nil && len(ended) == 0 {
+		return nil // there was nothing to destroy, which proves nothing
+	}
 	var list []found
 	if err != nil {
 		list = append(list, found{problemSocketsKept, "kernel", err.Error()})

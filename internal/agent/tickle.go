@@ -40,15 +40,21 @@ type clients struct {
 
 	mu          sync.Mutex
 	incarnation tenure.Incarnation // of the streams
-	streams     map[int]*address.Outbox
+	streams     map[int]*stream
 	late        map[address.Connection]time.Time // came while their address left; until when they are told
 	world       *steering.World                  // of which moving is
 	moving      map[netip.Addr]tenure.Statement
 }
 
+// stream is what one successor is told, in one of its lives: another life knows nothing of what the one before was told.
+type stream struct {
+	address.Outbox
+	incarnation tenure.Incarnation
+}
+
 func newClients(a *Agent, e edges) *clients {
 	c := &clients{
-		Agent: a, wake: make(chan struct{}, 1), streams: map[int]*address.Outbox{}, late: map[address.Connection]time.Time{},
+		Agent: a, wake: make(chan struct{}, 1), streams: map[int]*stream{}, late: map[address.Connection]time.Time{},
 		tracker: address.NewTracker(address.TrackerOptions{
 			Established: e.connections, Destroy: e.destroy, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
 		}),
@@ -144,7 +150,7 @@ func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenur
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.incarnation != v.incarnation {
-		c.incarnation, c.streams = v.incarnation, map[int]*address.Outbox{}
+		c.incarnation, c.streams = v.incarnation, map[int]*stream{}
 	}
 	wanted := map[int]map[address.Connection]bool{}
 	want := func(lnn int, connection address.Connection) {
@@ -153,8 +159,12 @@ func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenur
 		}
 		wanted[lnn][connection] = true
 	}
+	successors := map[netip.Addr][]int{}
+	for addr, st := range moving {
+		successors[addr] = steering.Successors(st, c.self.LNN, v.incarnation)
+	}
 	for connection := range tracked {
-		for _, lnn := range steering.Successors(moving[connection.Local.Addr()], c.self.LNN, v.incarnation) {
+		for _, lnn := range successors[connection.Local.Addr()] {
 			want(lnn, connection)
 		}
 	}
@@ -171,24 +181,24 @@ func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenur
 		}
 	}
 	for lnn := range wanted {
-		if c.streams[lnn] == nil {
-			c.streams[lnn] = &address.Outbox{}
+		if node := v.world.Nodes[lnn]; c.streams[lnn] == nil || c.streams[lnn].incarnation != node.Incarnation {
+			c.streams[lnn] = &stream{incarnation: node.Incarnation}
 		}
 	}
-	for lnn, stream := range c.streams {
+	for lnn, s := range c.streams {
 		switch {
-		case !v.world.Nodes[lnn].Present, wanted[lnn] == nil && stream.Idle():
+		case !v.world.Nodes[lnn].Present, wanted[lnn] == nil && s.Idle():
 			delete(c.streams, lnn) // it begins with everything when it begins again
 		default:
-			c.push(ctx, lnn, stream, wanted[lnn])
+			c.push(ctx, lnn, s, wanted[lnn])
 		}
 	}
 }
 
 // push sends one message without waiting for it. c.mu is held.
-func (c *clients) push(ctx context.Context, lnn int, stream *address.Outbox, wanted map[address.Connection]bool) {
-	push, any := stream.Next(wanted)
-	if !any {
+func (c *clients) push(ctx context.Context, lnn int, s *stream, wanted map[address.Connection]bool) {
+	push, news := s.Next(wanted)
+	if !news {
 		return
 	}
 	request := connectionsRequest(c.incarnation, push)
@@ -198,7 +208,7 @@ func (c *clients) push(ctx context.Context, lnn int, stream *address.Outbox, wan
 		lost, err := c.edges.pushes.Connections(try, lnn, request)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		stream.Answered(err == nil && !lost)
+		s.Answered(err == nil && !lost)
 		if lost || err == nil && len(push.Opened)+len(push.Closed) >= address.MaxPush {
 			c.note()
 		}

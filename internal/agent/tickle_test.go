@@ -12,7 +12,10 @@ import (
 
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/linux/tickle"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // testSockets are a node's connections, and the tickles that left it. They survive the agent, as a kernel's do.
@@ -147,6 +150,66 @@ func TestReport7IdleClientsOfADeadNodeAreWoken(t *testing.T) {
 			}
 		}
 	})
+}
+
+// toldTo records what successors are told.
+type toldTo struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (r *toldTo) Connections(_ context.Context, lnn int, request *holdfastv1.ConnectionsRequest) (lost bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	push, err := pushOf(request)
+	r.told = append(r.told, fmt.Sprintf("%d: full %v, %d came, %d went", lnn, push.Full, len(push.Opened), len(push.Closed)))
+	return false, err
+}
+
+// Who is told what: each successor everything at first, then what changed; one that began a new life has forgotten what it was told
+// and is told again although nothing changed; one that is no successor any more, that its table is void.
+func TestWhoIsToldWhat(t *testing.T) {
+	record := &toldTo{}
+	a := &Agent{self: cluster.Node{LNN: 1}, now: time.Now, edges: edges{pushes: record}}
+	c := &clients{Agent: a, wake: make(chan struct{}, 1), late: map[address.Connection]time.Time{}}
+	connection := address.Connection{Local: netip.MustParseAddrPort("10.0.0.7:2049"), Remote: netip.MustParseAddrPort("10.0.0.9:700")}
+	tracked := map[address.Connection]bool{connection: true}
+	claim := func(lnn int) tenure.Claim { return tenure.Claim{LNN: lnn, Interface: "eth0", Incarnation: 7} }
+	held := tenure.Statement{Owner: claim(1), Next: claim(2)}
+	moving := tenure.Statement{Owner: claim(1), Next: claim(2), To: claim(3)}
+	elsewhere := tenure.Statement{Owner: claim(3), Next: claim(2)}
+	for _, step := range []struct {
+		what    string
+		st      tenure.Statement
+		of2     tenure.Incarnation
+		present bool
+		tracked map[address.Connection]bool
+		late    bool
+		want    string
+	}{
+		{"at first", held, 3, true, tracked, false, "[2: full true, 1 came, 0 went]"},
+		{"when nothing changed", held, 3, true, tracked, false, "[]"},
+		{"when the successor began a new life", held, 4, true, tracked, false, "[2: full true, 1 came, 0 went]"},
+		{"when it is away", held, 4, false, tracked, false, "[]"},
+		{"when it is back", held, 4, true, tracked, false, "[2: full true, 1 came, 0 went]"},
+		{"when a move begins", moving, 4, true, tracked, false, "[3: full true, 1 came, 0 went]"},
+		{"when the client was reset", moving, 4, true, nil, false, "[2: full false, 0 came, 1 went 3: full false, 0 came, 1 went]"},
+		{"when one came too late to be reset", elsewhere, 4, true, nil, true, "[3: full false, 1 came, 0 went]"},
+	} {
+		if step.late {
+			c.late[connection] = c.now().Add(time.Minute)
+		}
+		v := &view{incarnation: 7, world: &steering.World{Self: 1, Nodes: map[int]steering.Node{
+			2: {LNN: 2, Present: step.present, Incarnation: step.of2}, 3: {LNN: 3, Present: true, Incarnation: 1},
+		}}}
+		c.tell(t.Context(), v, map[netip.Addr]tenure.Statement{connection.Local.Addr(): step.st}, step.tracked)
+		a.wg.Wait()
+		slices.Sort(record.told)
+		if got := fmt.Sprint(record.told); got != step.want {
+			t.Errorf("%s: %s, want %s", step.what, got, step.want)
+		}
+		record.told = nil
+	}
 }
 
 // A planned move resets the clients while the address is still there, so that they hear of it; nobody has to be woken.
