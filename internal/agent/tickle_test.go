@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
@@ -303,4 +305,38 @@ func TestConnectionsThatAreNone(t *testing.T) {
 	if err != nil || fmt.Sprint(back) != fmt.Sprint(all) {
 		t.Errorf("%+v came back as %+v, %v", all, back, err)
 	}
+}
+
+// FuzzPushOf: whatever another node sends, what is taken in are connections between two hosts, within the bound.
+func FuzzPushOf(f *testing.F) {
+	for _, remote := range [][]byte{{10, 0, 0, 9}, {0xfd, 15: 9}, {10}} {
+		seed, err := proto.Marshal(&holdfastv1.ConnectionsRequest{Sequence: 3, Addresses: []*holdfastv1.ClientConnections{{
+			Address: "10.0.0.7",
+			Opened:  []*holdfastv1.ClientConnection{{LocalPort: 2049, Remote: remote, RemotePort: 700}},
+			Closed:  []*holdfastv1.ClientConnection{{LocalPort: 1 << 20, Remote: remote, RemotePort: 700}},
+		}}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var request holdfastv1.ConnectionsRequest
+		if proto.Unmarshal(data, &request) != nil {
+			return
+		}
+		push, err := pushOf(&request)
+		if err != nil {
+			return
+		}
+		all := slices.Concat(push.Opened, push.Closed)
+		if len(all) > address.MaxPush {
+			t.Errorf("%d connections were accepted", len(all))
+		}
+		for _, c := range all {
+			if !tickle.Fit(c) {
+				t.Errorf("%+v was accepted", c)
+			}
+		}
+	})
 }
