@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long an IPv6 address that was added may take until the host answers on it, and how often it is looked at. It takes a fraction
-// of a millisecond for each; on an interface that is down it never comes, and is not waited for beyond this.
+// How long a batch of IPv6 addresses that were added may take until the host answers on them, and how often that is looked at. It
+// takes a fraction of a millisecond for each; on an interface that is down it never comes, and is not waited for beyond this.
 const (
 	answeringLimit = 20 * time.Millisecond
 	answeringLook  = 200 * time.Microsecond
@@ -18,7 +18,7 @@ const (
 // first, and puts its local route in from a work queue (addrconf_dad_work in net/ipv6/addrconf.c); until then it drops what comes in
 // for it. Whoever announced it in between would draw the first packets of clients into that, which then wait a second to try again.
 func (k *Kernel) awaitAnswering(operations []Operation, failures []error) {
-	deadline := time.Now().Add(answeringLimit)
+	deadline := time.Now().Add(k.answering)
 	for i, o := range operations {
 		a, isAddress := o.Object.(Address)
 		if !isAddress || o.Verb != Add || failures[i] != nil || !a.Prefix.Addr().Is6() {

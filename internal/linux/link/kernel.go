@@ -16,6 +16,7 @@ type Kernel struct {
 	space     *namespace
 	handle    *netlink.Handle
 	addresses *addressSocket
+	answering time.Duration // how long a batch of added IPv6 addresses is waited for
 }
 
 // answerTimeout bounds the wait for one answer of the kernel. It answers within the request; more means that something
@@ -45,7 +46,7 @@ func Open() (*Kernel, error) {
 		handle.Close()
 		return nil, err
 	}
-	return &Kernel{space, handle, addresses}, nil
+	return &Kernel{space, handle, addresses, answeringLimit}, nil
 }
 
 // Close closes the sockets. No other method may be running or be called later.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -131,6 +132,7 @@ func TestReport11NoDetectionWait(t *testing.T) {
 // packets that come in between are lost.
 func TestAddedIPv6AddressesAreAnsweredOn(t *testing.T) {
 	inNamespace(t, []string{"ext0"}, func(k *link.Kernel) {
+		k.WaitForAnswers(time.Minute)
 		for round := range 20 {
 			var operations []link.Operation
 			for i := range 50 {
