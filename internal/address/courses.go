@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// wakings are the times after taking at which the clients of an address are woken (spec/steering.md section 4). A client's answer
+// wakings are the times after taking at which the clients of an address are woken: a client's answer
 // may have gone to the old owner, or the packet may have been lost.
 var wakings = []time.Duration{0, 200 * time.Millisecond, time.Second, 2 * time.Second}
 
