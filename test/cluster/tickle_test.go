@@ -41,13 +41,12 @@ func holdConnections() error {
 	if err != nil {
 		return err
 	}
-	var kept []net.Conn
 	for {
 		connection, err := listener.Accept()
 		if err != nil {
 			return err
 		}
-		kept = append(kept, connection)
+		go func() { _, _ = io.Copy(io.Discard, connection) }()
 	}
 }
 
