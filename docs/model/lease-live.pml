@@ -27,7 +27,7 @@ inline receives(x) {
 		if :: !deaf -> gained = T; gets(x, 1) :: else fi
 	:: absent != x && !up && !ANSWERS(x) ->
 #ifdef MARKHEARD
-		left[x] = T
+		left[x] = (confirmed[x] || !watched[x] -> T : left[x])
 #else
 		skip
 #endif
