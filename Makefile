@@ -52,6 +52,12 @@ lab: build
 bench:
 	@BENCHTIME=$(BENCHTIME) scripts/bench
 
+## model: check the models of the ownership protocol with SPIN, and that they catch broken rules (docs/model)
+.PHONY: model
+model:
+	@scripts/packages model
+	@scripts/model
+
 ## lint: format, vet, linters, known vulnerabilities, generated code, module files, scripts, and the binary's size
 .PHONY: lint
 lint: build

@@ -28,7 +28,8 @@
  * With FULL all of that is let loose, at the smallest sizes, as a check of this reasoning.
  *
  * OPTIONS. I: ticks of an interval. K: multiplier. LEMMA: check the second lemma too. FULL. DRIFT: N's clock loses a tick in each span (against a margin of one).
- * SPANS: N names one of two spans in each heartbeat. RESTART: observers restart. LIVE: see the end.
+ * SPANS: N names one of two spans in each heartbeat. RESTART: observers restart. STRICT: N, lapsed, counts nothing but answers to marked
+ * heartbeats. UNSORTED: observers keep their numbers, for traces. LIVE: see lease-live.pml.
  * BROKEN RULES, each of which must be caught: RECEIPT REVIVE SHORTPROMISE AMNESIA RESTARTDOWN UNLEASED NOMARGIN LASTSPAN
  * HEARDAGAIN, and with LIVE: DEAF, MARKHEARD and NOTBACK (REDUNDANT). README.md says what they are.
  */
@@ -42,7 +43,7 @@
 
 /* A confirmation counts while the question is younger than one interval; the promise lasts one span and two intervals. */
 #ifdef SHORTPROMISE
-#define WINDOW I
+#define WINDOW (2 * I)
 #define PROMISE I
 #else
 #define WINDOW (I - 1)
@@ -102,7 +103,7 @@ bit begun;
 #define RIGHTFUL up
 #endif
 
-#ifdef LIVE
+#if defined(LIVE) || defined(STRICT)
 #define STRICTLY lease[0] = 0; lease[1] = 0; lease[2] = 0
 #define COUNTED (answer || up)
 #else
@@ -321,7 +322,7 @@ inline order(i, j) {
 	fi
 }
 inline sort() {
-#ifdef FULL
+#if defined(FULL) || defined(UNSORTED)
 	skip
 #else
 	d_step { order(0, 1); order(1, 2); order(0, 1) }
