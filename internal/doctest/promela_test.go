@@ -78,7 +78,7 @@ func TestModelCanSurprise(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(to, text, 0o755); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(to, text, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
