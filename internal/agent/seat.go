@@ -107,7 +107,9 @@ func (s *seat) startFirst(config *cluster.Config) error {
 	err := s.start(peers, false)
 	if errors.Is(err, store.ErrFull) {
 		s.log.Error("this node runs without its member of the store", "error", err)
-		s.wg.Go(func() { s.insist(peers) })
+		if !errors.Is(err, store.ErrStuck) {
+			s.wg.Go(func() { s.insist(peers) })
+		}
 		return nil
 	}
 	return err
@@ -120,7 +122,7 @@ func (s *seat) insist(peers map[string]string) {
 		if wait(s.ctx, seatRestart); s.ctx.Err() != nil || s.view.Load() != nil {
 			return
 		}
-		if s.start(peers, false) == nil {
+		if err := s.start(peers, false); err == nil || errors.Is(err, store.ErrStuck) {
 			return
 		}
 	}
@@ -142,7 +144,7 @@ func (s *seat) start(peers map[string]string, joining bool) error {
 	defer s.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("starting this node's member of the store: %w", err)
-		s.fault = err.Error()
+		s.fault, s.stuck = err.Error(), errors.Is(err, store.ErrStuck)
 		s.board.Set(problemSeat, s.self.Name, s.fault, s.now())
 		return err
 	}

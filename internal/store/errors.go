@@ -27,6 +27,8 @@ var (
 	ErrTooMany = errors.New("too many records under one prefix")
 	// ErrRemoved: the other members have removed this one; its data is of no use any more.
 	ErrRemoved = errors.New("the member was removed from the store")
+	// ErrStuck: etcd gave up its start half-way and left its sockets open: no other member can start in this process.
+	ErrStuck = errors.New("restart the agent when the cause is gone")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("the store has been closed")
 	// ErrDamaged: a record's value is not what its key promises.

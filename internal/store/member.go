@@ -118,12 +118,20 @@ func StartMember(options MemberOptions) (*Member, error) {
 		return nil, fmt.Errorf("store member %q: %w", options.Name, err)
 	}
 	if err := m.start(config); err != nil {
-		if !m.started.Load() {
+		stuck := errors.Is(err, ErrStuck)
+		if !m.started.Load() && !stuck {
 			err = errors.Join(err, m.lock.Close())
 		}
-		return nil, fmt.Errorf("starting store member %q: %w", options.Name, explainStart(err, options))
+		if err = explainStart(err, options); errors.Is(err, ErrFull) {
+			m.options.Board.Set(full, options.Name, err.Error(), time.Now())
+		}
+		if stuck && !errors.Is(err, ErrStuck) {
+			err = fmt.Errorf("%w; %w", err, ErrStuck)
+		}
+		return nil, fmt.Errorf("starting store member %q: %w", options.Name, err)
 	}
 	m.options.Board.Clear(memberStopped, options.Name)
+	m.options.Board.Clear(full, options.Name)
 	go m.attend()
 	return m, nil
 }
@@ -132,7 +140,7 @@ func StartMember(options MemberOptions) (*Member, error) {
 func (m *Member) start(config *embed.Config) error {
 	result := make(chan error, 1)
 	go func() {
-		err := errors.New("etcd gave up") // unless it returns
+		err := fmt.Errorf("etcd gave up: %w", ErrStuck) // unless it returns
 		defer func() { result <- err }()
 		m.etcd, err = embed.StartEtcd(config)
 	}()
