@@ -18,8 +18,6 @@ import (
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/linux/link"
-	"github.com/holdfast/holdfast/internal/linux/link/linktest"
-	"github.com/holdfast/holdfast/internal/linux/neigh/neightest"
 	"github.com/holdfast/holdfast/internal/steering"
 )
 
@@ -144,19 +142,7 @@ func TestAHungHookKeepsOnlyItsOwnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		kernel, announcer := linktest.New(linktest.Ethernet(2, "eth0")), neightest.New()
-		announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
-		hang := hangingNode{make(chan struct{})}
-		hooks := []cluster.Hook{{Phase: cluster.HookPrepare, Command: []string{"/bin/true"}, Timeout: time.Hour}}
-		a := &applier{
-			reconciler: address.New(address.Options{Kernel: kernel, Announcer: announcer}),
-			hooks: &hookRelay{
-				peers: hang, others: func() []int { return []int{2} }, hooks: func() []cluster.Hook { return hooks },
-				event: func(string, string, string, map[string]string) {}, log: slog.New(slog.DiscardHandler),
-			},
-			leave:   func(wish, map[netip.Addr]bool) func() { return func() {} },
-			mayHold: func() bool { return true }, log: slog.New(slog.DiscardHandler), done: func(wish, applied) {}, wake: make(chan struct{}, 1),
-		}
+		a, kernel, hang := hungApplier()
 		go a.Run(ctx)
 		go a.reconciler.Run(ctx)
 		one := steering.Holding{Address: movingAddr, Interface: "eth0", Kind: steering.Dynamic, Epoch: 7}

@@ -26,23 +26,29 @@ func (h hangingNode) Hook(ctx context.Context, _ int, _ cluster.HookPhase, _ net
 	return "", nil
 }
 
+// hungApplier is an applier whose prepare hook hangs on another node until that is let go.
+func hungApplier() (*applier, *linktest.Fake, hangingNode) {
+	kernel, announcer := linktest.New(linktest.Ethernet(2, "eth0")), neightest.New()
+	announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
+	hang := hangingNode{make(chan struct{})}
+	hooks := []cluster.Hook{{Phase: cluster.HookPrepare, Command: []string{"/bin/true"}, Timeout: time.Hour}}
+	a := &applier{
+		reconciler: address.New(address.Options{Kernel: kernel, Announcer: announcer}),
+		hooks: &hookRelay{
+			peers: hang, others: func() []int { return []int{2} }, hooks: func() []cluster.Hook { return hooks },
+			event: func(string, string, string, map[string]string) {}, log: slog.New(slog.DiscardHandler),
+		},
+		leave:   func(wish, map[netip.Addr]bool) func() { return func() {} },
+		mayHold: func() bool { return true }, log: slog.New(slog.DiscardHandler), done: func(wish, applied) {}, wake: make(chan struct{}, 1),
+	}
+	return a, kernel, hang
+}
+
 // A wish that waits behind a hook while the node lapses and registers anew belongs to the life that is over: nothing of it is
 // put on an interface.
 func TestAWishOfAnEarlierLifeIsNotCarriedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kernel, announcer := linktest.New(linktest.Ethernet(2, "eth0")), neightest.New()
-		announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
-		hang := hangingNode{make(chan struct{})}
-		hooks := []cluster.Hook{{Phase: cluster.HookPrepare, Command: []string{"/bin/true"}, Timeout: time.Hour}}
-		a := &applier{
-			reconciler: address.New(address.Options{Kernel: kernel, Announcer: announcer}),
-			hooks: &hookRelay{
-				peers: hang, others: func() []int { return []int{2} }, hooks: func() []cluster.Hook { return hooks },
-				event: func(string, string, string, map[string]string) {}, log: slog.New(slog.DiscardHandler),
-			},
-			leave:   func(wish, map[netip.Addr]bool) func() { return func() {} },
-			mayHold: func() bool { return true }, log: slog.New(slog.DiscardHandler), done: func(wish, applied) {}, wake: make(chan struct{}, 1),
-		}
+		a, kernel, hang := hungApplier()
 		addr := netip.MustParseAddr("10.0.0.100")
 		w := wish{
 			generation: 1, silences: a.reconciler.Silences(),
