@@ -62,6 +62,7 @@ var floors = []struct {
 	{"internal/linux/sockdiag", nil},
 	{"internal/linux/nft", nil},
 	{"internal/linux/counters", nil},
+	{"internal/linux/udp", nil},
 	{"internal/linux/boottime", nil},
 	{"internal/problem", nil},
 	{"internal/cluster", nil},
