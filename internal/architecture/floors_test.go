@@ -18,7 +18,7 @@ var floors = []struct {
 
 	// One node: it assembles the rooms and owns their lifetimes.
 	{"internal/agent", []string{
-		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/tenure", "internal/placement",
+		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/tenure/datagram", "internal/tenure", "internal/placement",
 		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
 		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/counters", "internal/linux/boottime",
 	}},
@@ -43,6 +43,8 @@ var floors = []struct {
 	{"internal/verdict", []string{"internal/verdict/probe", "internal/problem", "internal/cluster"}},
 	{"internal/verdict/probe", []string{"internal/verdict/oncrpc", "internal/cluster"}},
 	{"internal/verdict/oncrpc", nil},
+	{"internal/tenure/datagram/datagramtest", []string{"internal/tenure/datagram", "internal/tenure"}},
+	{"internal/tenure/datagram", []string{"internal/tenure", "internal/linux/udp", "internal/linux/boottime"}},
 	{"internal/tenure", []string{"internal/problem", "internal/cluster"}},
 	{"internal/placement", []string{"internal/problem", "internal/cluster"}},
 	{"internal/store/storetest", []string{"internal/store"}},
@@ -93,9 +95,10 @@ var fences = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab"}, "commands are defined where they are run"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain"},
-	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/verdict"}, "what decides counts nothing"},
+	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},
 	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
 	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
+	{"golang.org/x/crypto", []string{"internal/tenure/datagram"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 
 	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe"}, "HTTP is for the API, for checks and for the lab"},
