@@ -1,7 +1,8 @@
 # Every target installs what it needs and is quick when that is there. `make help` lists them.
 #
 # What can be set: GO (the go command), VERSION, RACE=0 (tests without the race detector), TESTFLAGS (more flags for
-# go test), FUZZTIME (for each fuzzer), BENCHTIME, VULNDB (a copy of the vulnerability database for govulncheck).
+# go test), FUZZTIME (for each fuzzer), BENCHTIME, RIVALROUNDS and RIVALREPEATS (how often failovers are measured beside
+# other systems: scripts/bench), VULNDB (a copy of the vulnerability database for govulncheck).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -47,9 +48,10 @@ lab: build
 	@bin/holdfast lab up
 	@bin/holdfast lab status
 
-## bench: measure placement and the store, and write the results to docs/benchmarks.md
+## bench: measure the parts, and failovers beside keepalived and CTDB, and write the results to docs/benchmarks.md
 .PHONY: bench
 bench:
+	@scripts/packages bench
 	@BENCHTIME=$(BENCHTIME) scripts/bench
 
 ## model: check the models of the ownership protocol with SPIN, and that they catch broken rules (docs/model)
