@@ -48,9 +48,9 @@ func (l *lab) up(ctx context.Context, file string, more ...string) error {
 	return err
 }
 
-// guard starts a process that takes the lab down when this one closes its end of a pipe, or dies.
+// guard starts a process that takes the lab down, and removes its files, when this one closes its end of a pipe, or dies.
 func (l *lab) guard() error {
-	l.watchdog = exec.Command("sh", "-c", `cat >/dev/null; "$0" lab down --dir "$1" 2>/dev/null; true`, l.holdfast, l.directory)
+	l.watchdog = exec.Command("sh", "-c", `cat >/dev/null; "$0" lab down --dir "$1/lab" 2>/dev/null; rm -rf "$1"`, l.holdfast, filepath.Dir(l.directory))
 	l.watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ctrl-C is not for it
 	var err error
 	if l.leash, err = l.watchdog.StdinPipe(); err != nil {
@@ -68,17 +68,17 @@ func (l *lab) down(ctx context.Context) error {
 
 // do runs a lab command, such as cut node4.
 func (l *lab) do(ctx context.Context, op string, arguments ...string) error {
-	_, err := run(ctx, l.holdfast, append([]string{"lab", op, "--dir", l.directory}, arguments...)...)
+	_, err := run(ctx, "holdfast lab "+op, l.holdfast, append([]string{"lab", op, "--dir", l.directory}, arguments...)...)
 	return err
 }
 
 // in runs a program in a member and returns what it printed.
 func (l *lab) in(ctx context.Context, member string, argv ...string) (string, error) {
-	return run(ctx, l.holdfast, append([]string{"lab", "exec", "--dir", l.directory, member, "--"}, argv...)...)
+	return run(ctx, filepath.Base(argv[0])+" in "+member, l.holdfast, append([]string{"lab", "exec", "--dir", l.directory, member, "--"}, argv...)...)
 }
 
-// run runs a program to its end. Its error carries the last line that it complained with.
-func run(ctx context.Context, program string, arguments ...string) (string, error) {
+// run runs a program to its end. Its error says what was run, and has the last line that it complained with.
+func run(ctx context.Context, what, program string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, labPatience)
 	defer cancel()
 	var complaints bytes.Buffer
@@ -88,7 +88,7 @@ func run(ctx context.Context, program string, arguments ...string) (string, erro
 	out, err := command.Output()
 	if err != nil {
 		said := strings.TrimSpace(complaints.String())
-		return string(out), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(arguments, " "), err, said[strings.LastIndexByte(said, '\n')+1:])
+		return string(out), fmt.Errorf("%s: %w: %s", what, err, said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	return string(out), nil
 }

@@ -31,7 +31,6 @@ type measurement struct {
 	faults         []fault
 	systems        []system
 	report         report
-	live           *lab // the one that runs now
 }
 
 func measureCommand(arguments []string) error {
@@ -180,7 +179,7 @@ func until(ctx context.Context, what string, condition func() error) error {
 
 // anyPhase waits for a random part of a period, so that faults do not march in step with what the system does regularly.
 func anyPhase(ctx context.Context, period time.Duration) error {
-	return pause(ctx, rand.N(period)) //nolint:gosec // nobody gains from guessing it
+	return pause(ctx, rand.N(period))
 }
 
 func machine() string {

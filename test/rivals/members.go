@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -87,7 +88,7 @@ func endProcesses(arguments []string) error {
 // commands as its first argument, if there are any.
 func isOf(line []byte, name string, commands []string) bool {
 	argv := bytes.Split(line, []byte{0})
-	if !bytes.HasPrefix([]byte(filepath.Base(string(argv[0]))), []byte(name)) {
+	if !strings.HasPrefix(filepath.Base(string(argv[0])), name) {
 		return false
 	}
 	return len(commands) == 0 || len(argv) > 1 && slices.Contains(commands, string(argv[1]))

@@ -128,6 +128,30 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
+// TestARunCountsOnlyAfterAFailover: as long as the packets for one address go to the victim, or nobody knows where, it has not
+// taken place, however well everything answers.
+func TestARunCountsOnlyAfterAFailover(t *testing.T) {
+	owners := make(map[string]string)
+	for _, address := range addresses() {
+		owners[address] = "node2"
+	}
+	if err := notMoved(owners); err != nil {
+		t.Errorf("all moved: %v", err)
+	}
+	for _, owner := range []string{victim, "", client} {
+		owners["10.10.0.111"] = owner
+		if err := notMoved(owners); err == nil || !strings.Contains(err.Error(), "10.10.0.111") {
+			t.Errorf("one goes to %q: %v", owner, err)
+		}
+	}
+	if r := (probeReport{LastMS: map[string]float64{"a": 3, "b": 101}}); r.answering() {
+		t.Error("an address that was silent for 101 ms answers")
+	}
+	if (probeReport{}).answering() {
+		t.Error("nothing answers, and all is well")
+	}
+}
+
 func TestKeepalivedConfigurations(t *testing.T) {
 	golden(t, "keepalived-node4.conf", keepalived{advert: "0.1"}.config(3, false))
 	if text := (keepalived{}).config(0, false); strings.Contains(text, "advert_int") || strings.Contains(text, "vrrp_version") {

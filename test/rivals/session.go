@@ -222,15 +222,10 @@ func (s *session) once(ctx context.Context, f fault, watchIdle bool) (o outcome,
 func (s *session) moved(ctx context.Context) (gapMS float64, err error) {
 	err = until(ctx, "other nodes answer for the addresses of "+victim, func() error {
 		owners, err := s.answered(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			err = notMoved(owners)
 		}
-		for address, owner := range owners {
-			if owner == victim || !slices.Contains(nodes, owner) {
-				return fmt.Errorf("packets for %s go to %q", address, owner)
-			}
-		}
-		return nil
+		return err
 	})
 	if err == nil {
 		err = pause(ctx, afterwards)
@@ -240,6 +235,16 @@ func (s *session) moved(ctx context.Context) (gapMS float64, err error) {
 	}
 	r, err := s.prober.ask("report")
 	return r.longest(), err
+}
+
+// notMoved names an address for which the client's packets do not go to a node other than the victim; nil if there is none.
+func notMoved(owners map[string]string) error {
+	for _, address := range addresses() {
+		if owner := owners[address]; owner == victim || !slices.Contains(nodes, owner) {
+			return fmt.Errorf("packets for %s go to %q", address, owner)
+		}
+	}
+	return nil
 }
 
 // stillHeld says whether the victim has any of the addresses on its interface, though others have them too.

@@ -100,10 +100,11 @@ func (a about) absent() string {
 	return ""
 }
 
-// firstLine is the first line of what a program says of itself, on whichever stream.
+// firstLine is the first line of what a program says of itself, on whichever stream, as far as the first comma.
 func firstLine(ctx context.Context, argv []string) string {
 	out, _ := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput() // a version is not worth an error
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	line, _, _ = strings.Cut(line, ", ")
 	return line
 }
 
