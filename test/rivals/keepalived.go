@@ -25,7 +25,7 @@ func (k keepalived) about() about {
 		processes: []string{"keepalived"}, period: time.Second,
 	}
 	if k.advert == "" {
-		a.settings = "its defaults: VRRPv2, advert_int 1"
+		a.settings, a.slow = "its defaults: VRRPv2, advert_int 1", true
 	}
 	return a
 }

@@ -31,9 +31,10 @@ func howMeasured(probeMS int) string {
 
 Every system runs in the same lab: four nodes, twelve addresses, three of them on each node, one client, one switch, all in network
 namespaces of this machine. Where a node would run the agent it runs keepalived or ctdbd. Only one lab is up at a time; the
-systems take turns in each round, and CTDB, which is slow to come up, has each fault once in its turn. The client sends an echo request to each address every %d ms. The gap is the longest time for which
-any address did not answer, from before the fault until the addresses had moved and a second more. A run counts only if the
-client's packets for every address were seen to go to nodes other than the victim afterwards, by the MAC address.
+systems take turns in each round, and to those with slow settings each fault is done once in a turn. The client sends an echo
+request to each address every %d ms. The gap is the longest time for which any address did not answer, from before the fault
+until the addresses had moved and a second more. A run counts only if the client's packets for every address were seen to go to
+nodes other than the victim afterwards, by the MAC address.
 
 keepalived has the priorities that favour it most (254 for the first choice, one less for each further one); its planned move
 is a reload with the lowest priority. CTDB has its usual event scripts, and its cluster lock in a file that every node reaches at

@@ -52,6 +52,9 @@ const idlePatience = 10 * time.Second
 // afterwards is for how long after the addresses have moved they are watched still: what a system breaks late counts.
 const afterwards = time.Second
 
+// askEvenEvery is after how many looks at addresses that are not where they should be the system is asked again to spread them.
+const askEvenEvery = 12
+
 // session is one system in its lab.
 type session struct {
 	system
@@ -133,7 +136,7 @@ func (s *session) whole(ctx context.Context) ([]string, error) {
 	var held []string
 	looks := 0
 	err := until(ctx, "every node has its addresses", func() error {
-		if looks++; looks%40 == 0 {
+		if looks++; looks%askEvenEvery == askEvenEvery/2 {
 			if err := s.even(ctx, s.lab); err != nil {
 				return err
 			}
