@@ -59,6 +59,7 @@ func (s *answers) SetView(w *steering.World, now time.Time) {
 		v.Services = append(v.Services, dns.Service{Subnet: id, Name: subnet.ServiceName, Addresses: w.ServiceHolders(id), All: all})
 	}
 	v.Zones = s.zones(w, now)
+	v.Searches = searches(config)
 	s.server.SetView(v)
 	if !slices.Equal(listen, s.listening) {
 		if err := s.server.Serve(s.ctx, listen); err != nil {
@@ -67,6 +68,17 @@ func (s *answers) SetView(w *steering.World, now time.Time) {
 			s.listening = listen
 		}
 	}
+}
+
+// searches are the search lists that complete names on the server's side.
+func searches(config *cluster.Config) []dns.Search {
+	var lists []dns.Search
+	for i := range config.Groupnets {
+		if g := &config.Groupnets[i]; g.ServerSideDNSSearch && len(g.DNSSearch) > 0 {
+			lists = append(lists, dns.Search{Groupnet: g.Name, Domains: g.DNSSearch})
+		}
+	}
+	return lists
 }
 
 // ownServiceAddresses are those that the records give to this node: it answers on them, and on no others.

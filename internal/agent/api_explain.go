@@ -43,10 +43,11 @@ func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*
 	return &holdfastv1.ExplainResponse{Decisions: decisionMessages(decisions), Text: explainText(decisions)}, nil
 }
 
-// nothingOf refuses a subject without a dot that is nothing which has a name here: it is hardly meant as one for the DNS.
+// nothingOf refuses a subject without a dot that is nothing which has a name here: it is hardly meant as one for the DNS, unless
+// search domains complete such names.
 func nothingOf(config *cluster.Config, subject string) error {
 	name := strings.TrimSuffix(subject, ".")
-	if strings.Contains(name, ".") {
+	if strings.Contains(name, ".") || len(searches(config)) > 0 {
 		return nil
 	}
 	for _, id := range config.Pools() {

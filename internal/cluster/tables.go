@@ -19,7 +19,6 @@ const (
 // Why some settings are read, checked and kept, and yet change nothing. Whoever sets one is warned.
 const (
 	noRack         = "nothing is chosen by what fails together"
-	noResolver     = "Holdfast does not look names up for its clients"
 	noDefaultRoute = "Holdfast sets no default route; replies leave by the gateway of their own subnet"
 	noInterfaces   = "Holdfast does not configure interfaces; set it up on the node itself"
 )
@@ -118,14 +117,14 @@ var nodeTable = &table[Node]{"node", []setting[Node]{
 var groupnetTable = &table[Groupnet]{"groupnet", []setting[Groupnet]{
 	scalar[Groupnet, string]{name: "name", required: true, fixed: true, form: objectName,
 		help: "the groupnet's name", field: func(g *Groupnet) *string { return &g.Name }},
-	list[Groupnet, netip.Addr]{name: "dns-servers", most: maxDNSServers, form: address, idle: noResolver,
-		help: "the site's DNS servers", field: func(g *Groupnet) *[]netip.Addr { return &g.DNSServers }},
-	list[Groupnet, string]{name: "dns-search", most: maxDNSSearch, form: domain, idle: noResolver,
-		help: "search domains", field: func(g *Groupnet) *[]string { return &g.DNSSearch }},
+	list[Groupnet, netip.Addr]{name: "dns-servers", most: maxDNSServers, form: address,
+		help: "the site's DNS servers, which are asked whether they lead to the zones", field: func(g *Groupnet) *[]netip.Addr { return &g.DNSServers }},
+	list[Groupnet, string]{name: "dns-search", most: maxDNSSearch, form: domain,
+		help: "domains that complete a name which is in no zone, at the groupnet's service addresses", field: func(g *Groupnet) *[]string { return &g.DNSSearch }},
 	scalar[Groupnet, bool]{name: "allow-wildcard-subdomains", def: true, form: boolean,
 		help: "whether names below a zone are answered like the zone", field: func(g *Groupnet) *bool { return &g.AllowWildcardSubdomains }},
-	scalar[Groupnet, bool]{name: "server-side-dns-search", def: true, form: boolean, idle: noResolver,
-		help: "whether the search domains are tried on the server's side", field: func(g *Groupnet) *bool { return &g.ServerSideDNSSearch }},
+	scalar[Groupnet, bool]{name: "server-side-dns-search", def: true, form: boolean,
+		help: "whether the service addresses complete names with dns-search; without, dns-search has no effect", field: func(g *Groupnet) *bool { return &g.ServerSideDNSSearch }},
 	objects[Groupnet, Subnet]{name: "subnets", help: "the groupnet's IP networks", table: subnetTable,
 		field: func(g *Groupnet) *[]Subnet { return &g.Subnets }, nameOf: func(s *Subnet) string { return s.Name }, bare: true, most: MaxSubnets},
 }}

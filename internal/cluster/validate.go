@@ -70,6 +70,7 @@ func (v *validator) config(c *Config) {
 	v.settings()
 	v.nodes()
 	v.voters()
+	v.searchLists()
 	claims := v.addressClaims()
 	for _, s := range v.subnets {
 		v.subnet(s)
@@ -106,6 +107,18 @@ func (v *validator) collect() {
 				pAt := sAt.field("pools").object(sAt, pi, p.Name, true)
 				v.pools = append(v.pools, poolAt{pAt, g, s, p, PoolID{g.Name, s.Name, p.Name}})
 			}
+		}
+	}
+}
+
+// searchLists warns of search domains that nothing uses: the service addresses complete names with them, and nothing else here
+// looks names up.
+func (v *validator) searchLists() {
+	groupnets := place{"groupnets", "groupnets"}
+	for i := range v.c.Groupnets {
+		if g := &v.c.Groupnets[i]; len(g.DNSSearch) > 0 && !g.ServerSideDNSSearch {
+			v.warn(groupnets.object(place{}, i, g.Name, true).field("dns-search"),
+				"has no effect while server-side-dns-search is false: Holdfast does not write /etc/resolv.conf")
 		}
 	}
 }

@@ -108,6 +108,9 @@ func (a *Answerer) resolve(r *reply, q *query, req *Request) {
 	}
 	e, missing := z.find(q)
 	if e == nil {
+		e = z.search(q, req.Service)
+	}
+	if e == nil {
 		r.rcode = dnsmessage.RCodeRefused
 		return
 	}
@@ -169,7 +172,7 @@ func (a *Answerer) answerFrom(r *reply, q *query, req *Request, e *entry) {
 // negative says NODATA or, with that response code, NXDOMAIN: the zone's SOA in the authority section, with the TTL
 // for which the absence may be kept (RFC 2308 sections 2 and 3).
 func (r *reply) negative(q *query, z *zone) {
-	o := inQuestion(q.nameLen - len(z.name))
+	o := inQuestion(q.zoneAt(z))
 	if !r.record(sectionAuthority, o, dnsmessage.TypeSOA, z.negativeTTL, z.soa) {
 		r.truncate()
 	}

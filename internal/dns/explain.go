@@ -2,7 +2,9 @@ package dns
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +17,9 @@ import (
 // Explain returns what the next question for a name and type would be answered, among which nodes and why, without
 // changing what comes next. Chosen is what the answer carries: an address and its node, the service addresses, or the word for an
 // answer without any, such as NXDOMAIN. For a pool whose service addresses rotate independently it explains the lowest one that has
-// answered here. An error says that the name is in no zone of the view.
-func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (placement.Decision, error) {
+// answered here. A name that is in no zone is explained as the lowest service address completes it with a search domain, if any does. An
+// error says that the name would be refused.
+func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (d placement.Decision, err error) {
 	z := a.zones.Load()
 	subject := strings.TrimSuffix(name, ".") + " " + strings.TrimPrefix(qtype.String(), "Type")
 	if !z.ready {
@@ -30,7 +33,12 @@ func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (p
 	var q query
 	q.load(wire)
 	e, missing := z.find(&q)
-	d := placement.Decision{Subject: subject, At: now}
+	completed := ""
+	if e == nil {
+		e, completed = z.explainSearch(&q)
+	}
+	d = placement.Decision{Subject: subject, At: now}
+	defer func() { d.Reason = completed + d.Reason }()
 	switch {
 	case e == nil:
 		return placement.Decision{}, fmt.Errorf("explaining an answer: %s is in no zone answered here (there are: %s); it would be REFUSED",
@@ -46,6 +54,18 @@ func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (p
 		d.Chosen, d.Reason = e.explain(qtype)
 	}
 	return d, nil
+}
+
+// explainSearch completes a name that is in no zone, as the lowest service address does that can, and says so.
+func (z *zones) explainSearch(q *query) (e *entry, how string) {
+	for _, service := range slices.SortedFunc(maps.Keys(z.searches), netip.Addr.Compare) {
+		if e := z.search(q, service); e != nil {
+			name := q.name()
+			whole := slices.Concat(name[:len(name)-1], q.domain)
+			return e, fmt.Sprintf("in no zone; asked at %v it is completed to %v (dns-search) and answered as that: ", service, whole)
+		}
+	}
+	return nil, ""
 }
 
 // load makes q ask for a name.

@@ -41,6 +41,8 @@ func testPool(name string, ipv6 bool, nodes int) Pool {
 //	plain.example.org       IPv4 only, no wildcard; its service name ns.deep.plain.example.org lies inside it
 //	sub.plain.example.org   a zone of its own inside the other
 //	nobody.example.net      a pool without an eligible node
+//
+// Its search domains complete names that are in none of them.
 func testView() *View {
 	nobody := testPool("nobody", false, 2)
 	for i := range nobody.Nodes {
@@ -52,12 +54,14 @@ func testView() *View {
 		}
 		return out
 	}
+	subnet := cluster.SubnetID{Groupnet: "groupnet0", Subnet: "subnet0"}
 	return &View{
-		Ready: true, ServerTTL: 900 * time.Second, NegativeTTL: 5 * time.Second, Serial: 42,
+		Searches: []Search{{Groupnet: "groupnet0", Domains: []string{"example.com", "Plain.Example.org", "example.net."}}},
+		Ready:    true, ServerTTL: 900 * time.Second, NegativeTTL: 5 * time.Second, Serial: 42,
 		Services: []Service{
-			{Name: "ssip.example.com", Addresses: addresses("10.0.0.4", "10.0.0.5"), All: addresses("10.0.0.4", "10.0.0.5", "10.0.0.6")},
-			{Name: "SSIP.example.com.", Addresses: addresses("2001:db8::4"), All: addresses("2001:db8::4")},
-			{Name: "ns.deep.plain.example.org", Addresses: addresses("10.0.0.7"), All: addresses("10.0.0.7")},
+			{Subnet: subnet, Name: "ssip.example.com", Addresses: addresses("10.0.0.4", "10.0.0.5"), All: addresses("10.0.0.4", "10.0.0.5", "10.0.0.6")},
+			{Subnet: subnet, Name: "SSIP.example.com.", Addresses: addresses("2001:db8::4"), All: addresses("2001:db8::4")},
+			{Subnet: subnet, Name: "ns.deep.plain.example.org", Addresses: addresses("10.0.0.7"), All: addresses("10.0.0.7")},
 		},
 		Zones: []Zone{
 			{Name: "Cluster.Example.com", Aliases: []string{"files.example.com"}, Wildcard: true, Service: "ssip.example.com",

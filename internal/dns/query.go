@@ -42,6 +42,7 @@ type query struct {
 	lowered  [maxWireName]byte
 	labels   [maxNameParts + 1]uint8 // where each label of the name begins, the root included
 	parts    int                     // labels, without the root
+	domain   wireName                // the search domain that completes the name; empty: none does
 	qtype    dnsmessage.Type
 	class    dnsmessage.Class
 

@@ -17,6 +17,14 @@ type View struct {
 	Serial      uint32        // SOA serial
 	Services    []Service
 	Zones       []Zone
+	Searches    []Search
+}
+
+// Search is the search list of a groupnet. A name that is in no zone, and is asked at a service address of the groupnet,
+// is looked up again with each of the domains behind it, among the names of the groupnet's own zones and services.
+type Search struct {
+	Groupnet string
+	Domains  []string // in the order in which they are tried, without the trailing dot
 }
 
 // Service is the DNS service of one subnet. Two subnets, say one of each family, may share a service name.

@@ -3,6 +3,7 @@ package dns
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -51,6 +52,19 @@ func (n wireName) parent() wireName {
 		return nil
 	}
 	return n[1+int(n[0]):]
+}
+
+// without is what stands before domain in n, with a root of its own; ok is false where n is not below domain.
+func (n wireName) without(domain wireName) (relative wireName, ok bool) {
+	for rest := n; len(rest) > len(domain); {
+		rest = rest.parent()
+		if len(rest) == len(domain) && string(rest) == string(domain) {
+			relative = slices.Clone(n[:len(n)-len(rest)+1])
+			relative[len(relative)-1] = 0
+			return relative, true
+		}
+	}
+	return nil, false
 }
 
 // String writes the name with escapes as zone files do (RFC 1035 section 5.1), without the trailing dot.

@@ -25,10 +25,16 @@ const (
 
 // zones is a view, prepared so that a query costs a few map lookups. It is immutable but for the turns of its pools.
 type zones struct {
-	ready    bool
+	ready bool
+	nameTable
+	apexes   []string                  // names of the zones, for people
+	searches map[netip.Addr][]searched // by service address: the search domains that count there, in their order
+}
+
+// nameTable holds the names that exist.
+type nameTable struct {
 	names    map[string]*entry // by lower-case wire name
 	maxParts int               // labels of the longest name in names
-	apexes   []string          // names of the zones, for people
 }
 
 // entry is a name that exists: the top of a zone, a host, or only the way to one (an empty non-terminal).
@@ -40,6 +46,8 @@ type entry struct {
 	v4, v6   *pool
 	fixed4   []netip.Addr // addresses that no policy picks: those of service names
 	fixed6   []netip.Addr
+
+	groupnets []string // which have the name: the search domains of these lead to it
 }
 
 // exists reports whether the name has any record, as opposed to being an empty non-terminal.
@@ -72,20 +80,21 @@ type pool struct {
 type builder struct {
 	view     *View
 	out      *zones
-	services map[string]*Service // by lower-case name, those of one name merged
+	services map[string]*mergedService // by lower-case name
 	stateOf  func(*Pool) *poolState
 	faults   []error
 }
 
 // prepare turns a view into the table that queries use. stateOf gives the rotation state of a pool.
 func prepare(v *View, stateOf func(*Pool) *poolState) (*zones, []error) {
-	b := &builder{view: v, out: &zones{ready: v.Ready, names: map[string]*entry{}}, stateOf: stateOf}
+	b := &builder{view: v, out: &zones{ready: v.Ready, nameTable: newNameTable()}, stateOf: stateOf}
 	b.mergeServices()
 	for i := range v.Zones {
 		b.addZone(&v.Zones[i])
 	}
 	b.addServiceNames()
 	b.addNonTerminals()
+	b.addSearches()
 	return b.out, b.faults
 }
 
@@ -93,8 +102,14 @@ func (b *builder) fault(format string, args ...any) {
 	b.faults = append(b.faults, fmt.Errorf(format, args...))
 }
 
+// mergedService is the services of one name as one.
+type mergedService struct {
+	Service
+	groupnets []string
+}
+
 func (b *builder) mergeServices() {
-	b.services = map[string]*Service{}
+	b.services = map[string]*mergedService{}
 	for _, s := range b.view.Services {
 		if s.Name == "" {
 			continue
@@ -102,11 +117,12 @@ func (b *builder) mergeServices() {
 		name := strings.ToLower(strings.TrimSuffix(s.Name, "."))
 		merged := b.services[name]
 		if merged == nil {
-			merged = &Service{Name: name}
+			merged = &mergedService{Service: Service{Name: name}}
 			b.services[name] = merged
 		}
 		merged.Addresses = append(merged.Addresses, s.Addresses...)
 		merged.All = append(merged.All, s.All...)
+		merged.groupnets = append(merged.groupnets, s.Subnet.Groupnet)
 	}
 	for _, s := range b.services {
 		s.Addresses = sortedAddresses(s.Addresses)
@@ -143,8 +159,11 @@ func (b *builder) addZone(z *Zone) {
 		e := b.out.names[string(wire)]
 		if e == nil {
 			e = &entry{zone: b.newZone(wire, z.Service), apex: true}
-			b.enter(wire, e)
+			b.out.enter(wire, e)
 			b.out.apexes = append(b.out.apexes, wire.String())
+		}
+		for i := range z.Pools {
+			e.belongTo(z.Pools[i].ID.Groupnet)
 		}
 		b.addPools(e, v4, v6, z.Wildcard)
 	}
@@ -172,13 +191,25 @@ func (b *builder) addPools(e *entry, v4, v6 *pool, wildcard bool) {
 	}
 }
 
-func (b *builder) enter(name wireName, e *entry) {
-	b.out.names[string(name)] = e
+func newNameTable() nameTable { return nameTable{names: map[string]*entry{}} }
+
+func (t *nameTable) enter(name wireName, e *entry) {
+	t.names[string(name)] = e
 	parts := 0
 	for n := name; len(n) > 1; n = n.parent() {
 		parts++
 	}
-	b.out.maxParts = max(b.out.maxParts, parts)
+	t.maxParts = max(t.maxParts, parts)
+}
+
+func (e *entry) belongsTo(groupnet string) bool { return slices.Contains(e.groupnets, groupnet) }
+
+func (e *entry) belongTo(groupnets ...string) {
+	for _, g := range groupnets {
+		if !slices.Contains(e.groupnets, g) {
+			e.groupnets = append(e.groupnets, g)
+		}
+	}
 }
 
 // newZone prepares the records at the top of a zone. A zone without a service name has itself as primary, and no NS.
@@ -269,9 +300,9 @@ func (b *builder) preparePool(p *Pool) *pool {
 func (b *builder) addServiceNames() {
 	for _, name := range slices.Sorted(maps.Keys(b.services)) {
 		s := b.services[name]
-		b.addHost(name, name, s.Addresses)
+		b.addHost(name, s, s.Addresses)
 		for i, a := range s.All {
-			b.addHost(SeparateName(name, i), name, []netip.Addr{a})
+			b.addHost(SeparateName(name, i), s, []netip.Addr{a})
 		}
 	}
 }
@@ -280,26 +311,26 @@ func (b *builder) addServiceNames() {
 // whose DNS wants one name for each: "ns1-" and so on before the service name.
 func SeparateName(service string, i int) string { return fmt.Sprintf("ns%d-%s", i+1, service) }
 
-func (b *builder) addHost(name, service string, addresses []netip.Addr) {
+func (b *builder) addHost(name string, service *mergedService, addresses []netip.Addr) {
 	wire, err := encodeName(name)
 	if err != nil {
 		b.fault("service name %q is left out: %w", name, err)
 		return
 	}
 	if b.out.names[string(wire)] != nil {
-		if name == service {
+		if name == service.Name {
 			b.fault("service name %q is also a zone; its addresses are not answered", name)
 		}
 		return
 	}
-	e := &entry{}
+	e := &entry{groupnets: slices.Clone(service.groupnets)}
 	e.fixed4, e.fixed6 = byFamily(addresses)
 	if around := b.zoneAround(wire); around != nil {
 		e.zone = around
 	} else {
-		e.zone, e.apex = b.newZone(wire, service), true
+		e.zone, e.apex = b.newZone(wire, service.Name), true
 	}
-	b.enter(wire, e)
+	b.out.enter(wire, e)
 }
 
 // zoneAround is the nearest zone of the view above name; nil when there is none.
@@ -324,23 +355,27 @@ func (b *builder) addNonTerminals() {
 		if around == nil {
 			continue
 		}
-		if e := b.out.names[string(name)]; e.apex {
+		e := b.out.names[string(name)]
+		if e.apex {
 			e.above = around
 		}
 		for n := name.parent(); len(n) > len(around.name); n = n.parent() {
-			if b.out.names[string(n)] == nil {
-				b.enter(n, &entry{zone: around})
+			between := b.out.names[string(n)]
+			if between == nil {
+				between = &entry{zone: around}
+				b.out.enter(n, between)
 			}
+			between.belongTo(e.groupnets...)
 		}
 	}
 }
 
 // find looks a name up: the entry itself, or the wildcard that stands for it. missing says that the name does not
 // exist, and e is then the closest name above it that does (RFC 4592 section 3.3.1). Both are zero outside every zone.
-func (z *zones) find(q *query) (e *entry, missing bool) {
+func (t *nameTable) find(q *query) (e *entry, missing bool) {
 	name := q.name()
-	for i := max(q.parts-z.maxParts, 0); i < q.parts; i++ {
-		e := z.names[string(name[q.labels[i]:])]
+	for i := max(q.parts-t.maxParts, 0); i < q.parts; i++ {
+		e := t.names[string(name[q.labels[i]:])]
 		switch {
 		case e == nil:
 			continue
