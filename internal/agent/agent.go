@@ -130,6 +130,7 @@ type edges struct {
 	destroy     func(on func(netip.Addr) bool) ([]address.Connection, error) // ends connections
 	tickles     address.TickleSender                                         // wakes far ends
 	pushes      connectionPusher                                             // the other nodes, told of connections
+	site        siteAsker                                                    // the site's DNS servers
 }
 
 // kernel is what the agent itself needs of link.Kernel; the rest is the address room's.
@@ -261,7 +262,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, asks: a.peers, confirms: a.peers, held: a.peers, checks: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
-		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers,
+		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, site: askSite,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

@@ -26,7 +26,7 @@ func (s nodeService) Delegation(_ context.Context, r *holdfastv1.DelegationReque
 	}
 	inputs, aliases := delegations(v.world.Config, strings.TrimSuffix(r.Zone, "."), r.SeparateNames)
 	if len(inputs) == 0 {
-		return nil, api.NotFound("no pool has the zone or the alias %q; set it with `holdfast network pools modify POOL --sc-dns-zone NAME`, or --add-sc-dns-zone-aliases", r.Zone)
+		return nil, noSuchZone(r.Zone)
 	}
 	response := &holdfastv1.DelegationResponse{}
 	for _, in := range inputs {
@@ -44,6 +44,59 @@ func (s nodeService) Delegation(_ context.Context, r *holdfastv1.DelegationReque
 		}
 	}
 	return response, nil
+}
+
+// CheckDelegation asks the site's DNS servers from this node whether they lead to the zones.
+func (s nodeService) CheckDelegation(ctx context.Context, r *holdfastv1.CheckDelegationRequest) (*holdfastv1.CheckDelegationResponse, error) {
+	v, err := s.seen()
+	if err != nil {
+		return nil, err
+	}
+	if err := askable(v.world.Config, r.Zones); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, siteAsked)
+	defer cancel()
+	response := &holdfastv1.CheckDelegationResponse{Node: s.self.Name}
+	for _, result := range s.checkSites(ctx, siteServers(v.world.Config, r.Zones), siteParallel) {
+		check := &holdfastv1.DelegationCheck{
+			Zone: result.zone, Server: result.address.String(), Groupnet: result.groupnet, Good: len(result.wrong) == 0, Wrong: result.wrong,
+			TookMs: float64(result.took.Microseconds()) / 1000,
+		}
+		if !check.Good {
+			check.Remedy = "holdfast network dns delegation " + result.zone
+		}
+		response.Checks = append(response.Checks, check)
+	}
+	return response, nil
+}
+
+// askable refuses zones that no pool has, and those of which no groupnet has DNS servers.
+func askable(config *cluster.Config, zones []string) error {
+	for _, zone := range zones {
+		inputs, _ := delegations(config, strings.TrimSuffix(zone, "."), false)
+		switch {
+		case len(inputs) == 0:
+			return noSuchZone(zone)
+		case len(siteServers(config, []string{zone})) == 0:
+			return noServers("no groupnet of " + zone)
+		}
+	}
+	switch inputs, _ := delegations(config, "", false); {
+	case len(inputs) == 0:
+		return api.NotFound("no pool has a zone; set one with `holdfast network pools modify POOL --sc-dns-zone NAME`")
+	case len(siteServers(config, nil)) == 0:
+		return noServers("no groupnet with a zone")
+	}
+	return nil
+}
+
+func noSuchZone(zone string) error {
+	return api.NotFound("no pool has the zone or the alias %q; set it with `holdfast network pools modify POOL --sc-dns-zone NAME`, or --add-sc-dns-zone-aliases", zone)
+}
+
+func noServers(who string) error {
+	return api.NotNow("%s has dns-servers, so there is nobody to ask; name the site's with `holdfast network groupnets modify GROUPNET --dns-servers ADDRESS`", who)
 }
 
 func delegatedZone(zone, aliasOf string, servers []dns.NameServer) *holdfastv1.DelegatedZone {

@@ -257,6 +257,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("news of the checks", void(a.passOnChecks))
 	run("interfaces", void(a.watchLinks))
 	run("load", void(a.measure))
+	run("the site's DNS", void(a.watchSites))
 	run("connections of clients", void(a.clients.follow))
 	run("waking clients", void(a.clients.tickler.Run))
 	// The right to hold outlives everything that could put an address on an interface: the lease is given back last.

@@ -46,6 +46,8 @@ type testCluster struct {
 	net    sync.Mutex
 	cut    map[[2]int]bool // pairs that cannot reach each other
 
+	site siteDNS // the site's DNS servers
+
 	sick map[string]error // "LNN/CHECK": what that node's check says; nil: it passes
 	mute map[string]bool  // those that never answer in time
 }
@@ -142,7 +144,7 @@ func (c *testCluster) start(lnn int) {
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
 
-		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn},
+		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn}, site: c.siteDNS,
 	}
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)

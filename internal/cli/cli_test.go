@@ -77,7 +77,7 @@ func TestOutput(t *testing.T) {
 		"network checks list", "network checks view subnet0.pool0.web",
 		"network pools status", "network pools size groupnet0.subnet0.pool0 --clients 600",
 		"network pools modify groupnet0.subnet0.pool0 --sc-ttl 5", "network pools modify groupnet0.subnet0.pool0 --sc-ttl 5 --dry-run",
-		"network dns delegation cluster.lab --for unbound", "explain cluster.lab a", "plan --down node2", "events", "top -n 2",
+		"network dns delegation cluster.lab --for unbound", "network dns check", "network dns check cluster.lab", "explain cluster.lab a", "plan --down node2", "events", "top -n 2",
 		"diff -", "apply -", "get config",
 	} {
 		name := strings.NewReplacer(" ", "-", "--", "-", ".", "-").Replace(line)
@@ -192,6 +192,7 @@ func TestRequests(t *testing.T) {
 		{"plan --down node2,3", &pb.PlanDownRequest{Nodes: []string{"node2", "3"}}},
 		{"plan --down node2 node3", &pb.PlanDownRequest{Nodes: []string{"node2", "node3"}}},
 		{"explain cluster.lab aaaa", &pb.ExplainRequest{Subject: "cluster.lab", Type: "AAAA"}},
+		{"network dns check cluster.lab files.lab", &pb.CheckDelegationRequest{Zones: []string{"cluster.lab", "files.lab"}}},
 		{"network dns delegation --separate-names", &pb.DelegationRequest{Flavour: "bind", SeparateNames: true}},
 		{"network pools size --nodes 4 --addresses 12 --clients 600 --within 5", &pb.PoolSizeRequest{Nodes: 4, Addresses: 12, Clients: 600, WithinPercent: 5}},
 		{"network pools status subnet0.pool0", &pb.PoolStatusRequest{Pool: "subnet0.pool0"}},

@@ -202,6 +202,15 @@ func (f *fake) Delegation(_ context.Context, r *pb.DelegationRequest) (*pb.Deleg
 		Zones: []*pb.DelegatedZone{{Zone: "cluster.lab", Names: []string{"ssip.lab"}, Addresses: []string{"10.10.0.4"}}}})
 }
 
+func (f *fake) CheckDelegation(_ context.Context, r *pb.CheckDelegationRequest) (*pb.CheckDelegationResponse, error) {
+	checks := []*pb.DelegationCheck{{Zone: "cluster.lab", Server: "10.10.0.2", Groupnet: "groupnet0", Good: true, TookMs: 1.5}}
+	if len(r.Zones) == 0 {
+		checks = append(checks, &pb.DelegationCheck{Zone: "files.lab", Server: "10.10.0.2", Groupnet: "groupnet0", TookMs: 2000,
+			Wrong: []string{"NS: leads to old.lab, which is not the service name ssip.lab", "A: no address"}, Remedy: "holdfast network dns delegation files.lab"})
+	}
+	return answer(f, r, &pb.CheckDelegationResponse{Node: "node1", Checks: checks})
+}
+
 func (f *fake) Explain(_ context.Context, r *pb.ExplainRequest) (*pb.ExplainResponse, error) {
 	return answer(f, r, &pb.ExplainResponse{Decisions: []*pb.Decision{{
 		Subject: "cluster.lab A", Chosen: "10.10.0.100 on node1", Reason: "it is node1's turn", DataAgeMs: 400, At: before(0),

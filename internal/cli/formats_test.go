@@ -19,7 +19,7 @@ var sampleArguments = map[string]string{
 	"apply": "-", "get": "", "schema": "", "version": "", "node list": "", "node view": "node2", "node create": "node3 --lnn 3", "node modify": "node2 --weight 2",
 	"node delete": "node2", "node drain": "node2", "node undrain": "node2", "cluster view": "", "cluster modify": "--negative-ttl 9",
 	"init": "--cluster c --node n --dir {}", "identity issue": "n2 --out {} --authority AUTHORITY",
-	"network interfaces list": "", "network dns delegation": "",
+	"network interfaces list": "", "network dns delegation": "", "network dns check": "cluster.lab",
 	"network groupnets list": "", "network groupnets view": "groupnet0", "network groupnets create": "g", "network groupnets delete": "g",
 	"network groupnets modify": "groupnet0 --dns-search a.b", "network subnets list": "", "network subnets view": "subnet0",
 	"network subnets create": "s --cidr 10.0.0.0/24", "network subnets modify": "subnet0 --mtu 1500", "network subnets delete": "subnet0",

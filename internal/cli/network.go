@@ -25,7 +25,7 @@ func (s *session) networkCommand() *cobra.Command {
 	interfaces := group("interfaces", "Which node holds which address", "")
 	interfaces.AddCommand(s.interfacesCommand())
 	dns := group("dns", "What the site's DNS needs", "")
-	dns.AddCommand(s.delegationCommand())
+	dns.AddCommand(s.delegationCommand(), s.checkDelegationCommand())
 	network.AddCommand(interfaces, dns)
 	return network
 }

@@ -71,11 +71,14 @@ func noSubcommand(cmd *cobra.Command, word string) error {
 	return misused("%s", text)
 }
 
-// arguments checks the number of arguments by their names: "POOL" must be there, "[NODE]" may, and "NODE..." at least once.
+// arguments checks the number of arguments by their names: "POOL" must be there, "[NODE]" may, "NODE..." at least once, and "[NODE...]" as often as one
+// likes.
 func arguments(names ...string) cobra.PositionalArgs {
 	least, most := 0, 0
 	for _, name := range names {
 		switch {
+		case strings.HasSuffix(name, "...]"):
+			most = 1 << 20
 		case strings.HasSuffix(name, "..."):
 			least, most = least+1, 1<<20
 		case strings.HasPrefix(name, "["):

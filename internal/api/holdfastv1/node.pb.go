@@ -4254,6 +4254,203 @@ func (x *DelegatedZone) GetAddresses() []string {
 	return nil
 }
 
+type CheckDelegationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Zones and aliases; empty: all.
+	Zones         []string `protobuf:"bytes,1,rep,name=zones,proto3" json:"zones,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckDelegationRequest) Reset() {
+	*x = CheckDelegationRequest{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckDelegationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckDelegationRequest) ProtoMessage() {}
+
+func (x *CheckDelegationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckDelegationRequest.ProtoReflect.Descriptor instead.
+func (*CheckDelegationRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *CheckDelegationRequest) GetZones() []string {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+type CheckDelegationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node that asked.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// One for each zone and server.
+	Checks        []*DelegationCheck `protobuf:"bytes,2,rep,name=checks,proto3" json:"checks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckDelegationResponse) Reset() {
+	*x = CheckDelegationResponse{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckDelegationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckDelegationResponse) ProtoMessage() {}
+
+func (x *CheckDelegationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckDelegationResponse.ProtoReflect.Descriptor instead.
+func (*CheckDelegationResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *CheckDelegationResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *CheckDelegationResponse) GetChecks() []*DelegationCheck {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+type DelegationCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A zone or an alias.
+	Zone string `protobuf:"bytes,1,opt,name=zone,proto3" json:"zone,omitempty"`
+	// The DNS server that was asked, and the groupnet that has it.
+	Server   string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	Groupnet string `protobuf:"bytes,3,opt,name=groupnet,proto3" json:"groupnet,omitempty"`
+	// Whether it leads to the zone.
+	Good bool `protobuf:"varint,4,opt,name=good,proto3" json:"good,omitempty"`
+	// What is wrong.
+	Wrong []string `protobuf:"bytes,5,rep,name=wrong,proto3" json:"wrong,omitempty"`
+	// The command that prints what to paste, where something is wrong.
+	Remedy string `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// How long all questions about the zone took.
+	TookMs        float64 `protobuf:"fixed64,7,opt,name=took_ms,json=tookMs,proto3" json:"took_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegationCheck) Reset() {
+	*x = DelegationCheck{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegationCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegationCheck) ProtoMessage() {}
+
+func (x *DelegationCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegationCheck.ProtoReflect.Descriptor instead.
+func (*DelegationCheck) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *DelegationCheck) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *DelegationCheck) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *DelegationCheck) GetGroupnet() string {
+	if x != nil {
+		return x.Groupnet
+	}
+	return ""
+}
+
+func (x *DelegationCheck) GetGood() bool {
+	if x != nil {
+		return x.Good
+	}
+	return false
+}
+
+func (x *DelegationCheck) GetWrong() []string {
+	if x != nil {
+		return x.Wrong
+	}
+	return nil
+}
+
+func (x *DelegationCheck) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *DelegationCheck) GetTookMs() float64 {
+	if x != nil {
+		return x.TookMs
+	}
+	return 0
+}
+
 type ExplainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A DNS name, an address, a node (name or LNN), or a dotted id.
@@ -4266,7 +4463,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4475,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4488,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainRequest) GetSubject() string {
@@ -4319,7 +4516,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4528,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4541,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainResponse) GetDecisions() []*Decision {
@@ -4379,7 +4576,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4588,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4601,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Decision) GetSubject() string {
@@ -4469,7 +4666,7 @@ type Considered struct {
 
 func (x *Considered) Reset() {
 	*x = Considered{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4678,7 @@ func (x *Considered) String() string {
 func (*Considered) ProtoMessage() {}
 
 func (x *Considered) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4691,7 @@ func (x *Considered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Considered.ProtoReflect.Descriptor instead.
 func (*Considered) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Considered) GetName() string {
@@ -4535,7 +4732,7 @@ type Excluded struct {
 
 func (x *Excluded) Reset() {
 	*x = Excluded{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4744,7 @@ func (x *Excluded) String() string {
 func (*Excluded) ProtoMessage() {}
 
 func (x *Excluded) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4757,7 @@ func (x *Excluded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Excluded.ProtoReflect.Descriptor instead.
 func (*Excluded) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Excluded) GetName() string {
@@ -4591,7 +4788,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +4800,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4616,7 +4813,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EventsRequest) GetFollow() bool {
@@ -4658,7 +4855,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4670,7 +4867,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4683,7 +4880,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Event) GetId() int64 {
@@ -4745,7 +4942,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4954,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4967,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TopRequest) GetIntervalMs() int64 {
@@ -4790,7 +4987,7 @@ type TopSample struct {
 
 func (x *TopSample) Reset() {
 	*x = TopSample{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4802,7 +4999,7 @@ func (x *TopSample) String() string {
 func (*TopSample) ProtoMessage() {}
 
 func (x *TopSample) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4815,7 +5012,7 @@ func (x *TopSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopSample.ProtoReflect.Descriptor instead.
 func (*TopSample) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TopSample) GetAt() *timestamppb.Timestamp {
@@ -4848,7 +5045,7 @@ type TopNode struct {
 
 func (x *TopNode) Reset() {
 	*x = TopNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[58]
+	mi := &file_holdfast_v1_node_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4860,7 +5057,7 @@ func (x *TopNode) String() string {
 func (*TopNode) ProtoMessage() {}
 
 func (x *TopNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[58]
+	mi := &file_holdfast_v1_node_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4873,7 +5070,7 @@ func (x *TopNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopNode.ProtoReflect.Descriptor instead.
 func (*TopNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{58}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TopNode) GetName() string {
@@ -5295,7 +5492,20 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x12\x19\n" +
 	"\balias_of\x18\x02 \x01(\tR\aaliasOf\x12\x14\n" +
 	"\x05names\x18\x03 \x03(\tR\x05names\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\">\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\".\n" +
+	"\x16CheckDelegationRequest\x12\x14\n" +
+	"\x05zones\x18\x01 \x03(\tR\x05zones\"c\n" +
+	"\x17CheckDelegationResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x124\n" +
+	"\x06checks\x18\x02 \x03(\v2\x1c.holdfast.v1.DelegationCheckR\x06checks\"\xb4\x01\n" +
+	"\x0fDelegationCheck\x12\x12\n" +
+	"\x04zone\x18\x01 \x01(\tR\x04zone\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\x12\x1a\n" +
+	"\bgroupnet\x18\x03 \x01(\tR\bgroupnet\x12\x12\n" +
+	"\x04good\x18\x04 \x01(\bR\x04good\x12\x14\n" +
+	"\x05wrong\x18\x05 \x03(\tR\x05wrong\x12\x16\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\x12\x17\n" +
+	"\atook_ms\x18\a \x01(\x01R\x06tookMs\">\n" +
 	"\x0eExplainRequest\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\"Z\n" +
@@ -5348,7 +5558,7 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04load\x18\x04 \x01(\v2\x11.holdfast.v1.LoadR\x04load\x12,\n" +
 	"\x12answers_per_second\x18\x05 \x01(\x01R\x10answersPerSecond\x12%\n" +
 	"\x0epool_addresses\x18\x06 \x03(\tR\rpoolAddresses\x12+\n" +
-	"\x11service_addresses\x18\a \x03(\tR\x10serviceAddresses2\xde\v\n" +
+	"\x11service_addresses\x18\a \x03(\tR\x10serviceAddresses2\xbc\f\n" +
 	"\x04Node\x12A\n" +
 	"\x06Status\x12\x1a.holdfast.v1.StatusRequest\x1a\x1b.holdfast.v1.StatusResponse\x12J\n" +
 	"\tGetConfig\x12\x1d.holdfast.v1.GetConfigRequest\x1a\x1e.holdfast.v1.GetConfigResponse\x12I\n" +
@@ -5369,7 +5579,8 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\bPoolSize\x12\x1c.holdfast.v1.PoolSizeRequest\x1a\x1d.holdfast.v1.PoolSizeResponse\x12G\n" +
 	"\bPlanDown\x12\x1c.holdfast.v1.PlanDownRequest\x1a\x1d.holdfast.v1.PlanDownResponse\x12M\n" +
 	"\n" +
-	"Delegation\x12\x1e.holdfast.v1.DelegationRequest\x1a\x1f.holdfast.v1.DelegationResponse\x12D\n" +
+	"Delegation\x12\x1e.holdfast.v1.DelegationRequest\x1a\x1f.holdfast.v1.DelegationResponse\x12\\\n" +
+	"\x0fCheckDelegation\x12#.holdfast.v1.CheckDelegationRequest\x1a$.holdfast.v1.CheckDelegationResponse\x12D\n" +
 	"\aExplain\x12\x1b.holdfast.v1.ExplainRequest\x1a\x1c.holdfast.v1.ExplainResponse\x12:\n" +
 	"\x06Events\x12\x1a.holdfast.v1.EventsRequest\x1a\x12.holdfast.v1.Event0\x01\x128\n" +
 	"\x03Top\x12\x17.holdfast.v1.TopRequest\x1a\x16.holdfast.v1.TopSample0\x01BAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
@@ -5387,7 +5598,7 @@ func file_holdfast_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_holdfast_v1_node_proto_goTypes = []any{
 	(NodeStatus_State)(0),                    // 0: holdfast.v1.NodeStatus.State
 	(Problem_Severity)(0),                    // 1: holdfast.v1.Problem.Severity
@@ -5446,18 +5657,21 @@ var file_holdfast_v1_node_proto_goTypes = []any{
 	(*DelegationRequest)(nil),                // 54: holdfast.v1.DelegationRequest
 	(*DelegationResponse)(nil),               // 55: holdfast.v1.DelegationResponse
 	(*DelegatedZone)(nil),                    // 56: holdfast.v1.DelegatedZone
-	(*ExplainRequest)(nil),                   // 57: holdfast.v1.ExplainRequest
-	(*ExplainResponse)(nil),                  // 58: holdfast.v1.ExplainResponse
-	(*Decision)(nil),                         // 59: holdfast.v1.Decision
-	(*Considered)(nil),                       // 60: holdfast.v1.Considered
-	(*Excluded)(nil),                         // 61: holdfast.v1.Excluded
-	(*EventsRequest)(nil),                    // 62: holdfast.v1.EventsRequest
-	(*Event)(nil),                            // 63: holdfast.v1.Event
-	(*TopRequest)(nil),                       // 64: holdfast.v1.TopRequest
-	(*TopSample)(nil),                        // 65: holdfast.v1.TopSample
-	(*TopNode)(nil),                          // 66: holdfast.v1.TopNode
-	nil,                                      // 67: holdfast.v1.Event.FieldsEntry
-	(*timestamppb.Timestamp)(nil),            // 68: google.protobuf.Timestamp
+	(*CheckDelegationRequest)(nil),           // 57: holdfast.v1.CheckDelegationRequest
+	(*CheckDelegationResponse)(nil),          // 58: holdfast.v1.CheckDelegationResponse
+	(*DelegationCheck)(nil),                  // 59: holdfast.v1.DelegationCheck
+	(*ExplainRequest)(nil),                   // 60: holdfast.v1.ExplainRequest
+	(*ExplainResponse)(nil),                  // 61: holdfast.v1.ExplainResponse
+	(*Decision)(nil),                         // 62: holdfast.v1.Decision
+	(*Considered)(nil),                       // 63: holdfast.v1.Considered
+	(*Excluded)(nil),                         // 64: holdfast.v1.Excluded
+	(*EventsRequest)(nil),                    // 65: holdfast.v1.EventsRequest
+	(*Event)(nil),                            // 66: holdfast.v1.Event
+	(*TopRequest)(nil),                       // 67: holdfast.v1.TopRequest
+	(*TopSample)(nil),                        // 68: holdfast.v1.TopSample
+	(*TopNode)(nil),                          // 69: holdfast.v1.TopNode
+	nil,                                      // 70: holdfast.v1.Event.FieldsEntry
+	(*timestamppb.Timestamp)(nil),            // 71: google.protobuf.Timestamp
 }
 var file_holdfast_v1_node_proto_depIdxs = []int32{
 	11, // 0: holdfast.v1.StatusResponse.nodes:type_name -> holdfast.v1.NodeStatus
@@ -5466,16 +5680,16 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	15, // 3: holdfast.v1.StatusResponse.problems:type_name -> holdfast.v1.Problem
 	16, // 4: holdfast.v1.StatusResponse.store:type_name -> holdfast.v1.StoreStatus
 	18, // 5: holdfast.v1.StatusResponse.failure_detection:type_name -> holdfast.v1.FailureDetection
-	68, // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
-	68, // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	71, // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
+	71, // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
 	0,  // 8: holdfast.v1.NodeStatus.state:type_name -> holdfast.v1.NodeStatus.State
-	68, // 9: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
+	71, // 9: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
 	10, // 10: holdfast.v1.NodeStatus.incarnation:type_name -> holdfast.v1.Incarnation
-	68, // 11: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
+	71, // 11: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
 	12, // 12: holdfast.v1.NodeStatus.load:type_name -> holdfast.v1.Load
-	68, // 13: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
+	71, // 13: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
 	1,  // 14: holdfast.v1.Problem.severity:type_name -> holdfast.v1.Problem.Severity
-	68, // 15: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	71, // 15: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
 	2,  // 16: holdfast.v1.StoreStatus.mode:type_name -> holdfast.v1.StoreStatus.Mode
 	17, // 17: holdfast.v1.StoreStatus.members:type_name -> holdfast.v1.StoreMember
 	21, // 18: holdfast.v1.ApplyConfigRequest.options:type_name -> holdfast.v1.ChangeOptions
@@ -5499,84 +5713,87 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	21, // 36: holdfast.v1.UnpinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
 	40, // 37: holdfast.v1.ListInterfacesResponse.addresses:type_name -> holdfast.v1.InterfaceAddress
 	6,  // 38: holdfast.v1.InterfaceAddress.kind:type_name -> holdfast.v1.InterfaceAddress.Kind
-	68, // 39: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
+	71, // 39: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
 	7,  // 40: holdfast.v1.InterfaceAddress.state:type_name -> holdfast.v1.InterfaceAddress.State
 	43, // 41: holdfast.v1.PoolStatusResponse.pools:type_name -> holdfast.v1.PoolState
 	44, // 42: holdfast.v1.PoolState.nodes:type_name -> holdfast.v1.PoolNode
 	45, // 43: holdfast.v1.PoolState.unassigned:type_name -> holdfast.v1.PoolAddress
-	68, // 44: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
+	71, // 44: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
 	12, // 45: holdfast.v1.PoolNode.load:type_name -> holdfast.v1.Load
 	45, // 46: holdfast.v1.PoolNode.addresses:type_name -> holdfast.v1.PoolAddress
 	46, // 47: holdfast.v1.PoolNode.checks:type_name -> holdfast.v1.CheckState
-	68, // 48: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
-	68, // 49: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
-	68, // 50: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
-	68, // 51: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
+	71, // 48: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
+	71, // 49: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
+	71, // 50: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
+	71, // 51: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
 	49, // 52: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
 	49, // 53: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
 	49, // 54: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
 	27, // 55: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
 	45, // 56: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
 	52, // 57: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
-	59, // 58: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
+	62, // 58: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
 	53, // 59: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
 	56, // 60: holdfast.v1.DelegationResponse.zones:type_name -> holdfast.v1.DelegatedZone
-	59, // 61: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
-	60, // 62: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
-	61, // 63: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
-	68, // 64: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	68, // 65: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
-	68, // 66: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
-	67, // 67: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
-	68, // 68: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
-	66, // 69: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
-	0,  // 70: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
-	12, // 71: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
-	8,  // 72: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
-	19, // 73: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
-	22, // 74: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
-	23, // 75: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
-	38, // 76: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
-	41, // 77: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
-	30, // 78: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
-	31, // 79: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
-	32, // 80: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
-	33, // 81: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
-	34, // 82: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
-	35, // 83: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
-	36, // 84: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
-	37, // 85: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
-	47, // 86: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
-	50, // 87: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
-	54, // 88: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
-	57, // 89: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
-	62, // 90: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
-	64, // 91: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
-	9,  // 92: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
-	20, // 93: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
-	25, // 94: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
-	25, // 95: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
-	39, // 96: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
-	42, // 97: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
-	25, // 98: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
-	25, // 99: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
-	25, // 100: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 101: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 102: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 103: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 104: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
-	25, // 105: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
-	48, // 106: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
-	51, // 107: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
-	55, // 108: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
-	58, // 109: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
-	63, // 110: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
-	65, // 111: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
-	92, // [92:112] is the sub-list for method output_type
-	72, // [72:92] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	59, // 61: holdfast.v1.CheckDelegationResponse.checks:type_name -> holdfast.v1.DelegationCheck
+	62, // 62: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
+	63, // 63: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
+	64, // 64: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
+	71, // 65: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	71, // 66: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
+	71, // 67: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
+	70, // 68: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
+	71, // 69: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
+	69, // 70: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
+	0,  // 71: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
+	12, // 72: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
+	8,  // 73: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
+	19, // 74: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
+	22, // 75: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
+	23, // 76: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
+	38, // 77: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
+	41, // 78: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
+	30, // 79: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
+	31, // 80: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
+	32, // 81: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
+	33, // 82: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
+	34, // 83: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
+	35, // 84: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
+	36, // 85: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
+	37, // 86: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
+	47, // 87: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
+	50, // 88: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
+	54, // 89: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
+	57, // 90: holdfast.v1.Node.CheckDelegation:input_type -> holdfast.v1.CheckDelegationRequest
+	60, // 91: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
+	65, // 92: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
+	67, // 93: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
+	9,  // 94: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
+	20, // 95: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
+	25, // 96: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
+	25, // 97: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
+	39, // 98: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
+	42, // 99: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
+	25, // 100: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
+	25, // 101: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
+	25, // 102: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
+	25, // 103: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
+	25, // 104: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
+	25, // 105: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
+	25, // 106: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
+	25, // 107: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
+	48, // 108: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
+	51, // 109: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
+	55, // 110: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
+	58, // 111: holdfast.v1.Node.CheckDelegation:output_type -> holdfast.v1.CheckDelegationResponse
+	61, // 112: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
+	66, // 113: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
+	68, // 114: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
+	94, // [94:115] is the sub-list for method output_type
+	73, // [73:94] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_node_proto_init() }
@@ -5590,7 +5807,7 @@ func file_holdfast_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_node_proto_rawDesc), len(file_holdfast_v1_node_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   60,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,8 @@ type dnsQuery struct {
 	name dnsmessage.Name
 	kind dnsmessage.Type
 	dial Dialer
+
+	recurse bool // ask the server to find the answer elsewhere
 }
 
 // maxDatagram bounds the reply that is read. A query without EDNS gets at most 512 bytes (RFC 1035 section 4.2.1).
@@ -41,25 +43,37 @@ func newDNS(check cluster.Check, at netip.AddrPort, dial Dialer) (Probe, error) 
 }
 
 func (p dnsQuery) Try(ctx context.Context) (string, error) {
-	var answers int
-	err := converse(ctx, p.dial, "udp", p.at, func(conn net.Conn) error {
-		id := uint16(rand.Uint32()) //nolint:gosec // tells replies apart; nothing rests on its secrecy
-		query, err := p.pack(id)
-		if err != nil {
-			return err
-		}
+	datagram, id, err := p.send(ctx)
+	answers := 0
+	if err == nil {
+		answers, _, err = p.judge(datagram, id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", p, err)
+	}
+	return fmt.Sprintf("%s: no error, %d answers", p, answers), nil
+}
+
+func (p dnsQuery) String() string {
+	return fmt.Sprintf("dns query %s %s to %s", p.name, strings.TrimPrefix(p.kind.String(), "Type"), p.at)
+}
+
+// send asks over UDP and returns the reply, with the number of the query.
+func (p dnsQuery) send(ctx context.Context) (datagram []byte, id uint16, err error) {
+	id = uint16(rand.Uint32()) //nolint:gosec // tells replies apart; nothing rests on its secrecy
+	query, err := p.pack(id)
+	if err != nil {
+		return nil, id, err
+	}
+	err = converse(ctx, p.dial, "udp", p.at, func(conn net.Conn) error {
 		for _, until := range halves(ctx) {
-			if answers, err = p.exchange(conn, query, id, until); !errors.Is(err, os.ErrDeadlineExceeded) {
+			if datagram, err = p.exchange(conn, query, id, until); !errors.Is(err, os.ErrDeadlineExceeded) {
 				return err
 			}
 		}
 		return err
 	})
-	what := fmt.Sprintf("dns query %s %s to %s", p.name, strings.TrimPrefix(p.kind.String(), "Type"), p.at)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
-	}
-	return fmt.Sprintf("%s: no error, %d answers", what, answers), nil
+	return datagram, id, err
 }
 
 // halves are the ends of the two halves of the time that ctx leaves.
@@ -73,7 +87,7 @@ func halves(ctx context.Context) []time.Time {
 
 func (p dnsQuery) pack(id uint16) ([]byte, error) {
 	message := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: id},
+		Header:    dnsmessage.Header{ID: id, RecursionDesired: p.recurse},
 		Questions: []dnsmessage.Question{{Name: p.name, Type: p.kind, Class: dnsmessage.ClassINET}},
 	}
 	packed, err := message.Pack()
@@ -84,38 +98,49 @@ func (p dnsQuery) pack(id uint16) ([]byte, error) {
 }
 
 // exchange sends the query and reads until its reply comes; replies to something else are skipped.
-func (p dnsQuery) exchange(conn net.Conn, query []byte, id uint16, until time.Time) (int, error) {
+func (p dnsQuery) exchange(conn net.Conn, query []byte, id uint16, until time.Time) ([]byte, error) {
 	if err := conn.SetDeadline(until); err != nil {
-		return 0, fmt.Errorf("setting a deadline: %w", err)
+		return nil, fmt.Errorf("setting a deadline: %w", err)
 	}
 	if _, err := conn.Write(query); err != nil {
-		return 0, fmt.Errorf("sending the query: %w", err)
+		return nil, fmt.Errorf("sending the query: %w", err)
 	}
 	buffer := make([]byte, maxDatagram)
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {
-			return 0, fmt.Errorf("waiting for the reply: %w", err)
+			return nil, fmt.Errorf("waiting for the reply: %w", err)
 		}
-		answers, ours, err := p.judge(buffer[:n], id)
-		if ours {
-			return answers, err
+		if p.ours(buffer[:n], id) {
+			return buffer[:n], nil
 		}
 	}
 }
 
-// judge reads one datagram. It is ours when it is a response with our number to our question.
-func (p dnsQuery) judge(datagram []byte, id uint16) (answers int, ours bool, err error) {
+// ours reports whether a datagram is a response with our number to our question. What is not is junk from elsewhere, and no
+// answer, good or bad.
+func (p dnsQuery) ours(datagram []byte, id uint16) bool {
 	var parser dnsmessage.Parser
 	header, err := parser.Start(datagram)
 	if err != nil || header.ID != id || !header.Response {
-		return 0, false, nil //nolint:nilerr // junk from elsewhere is not an answer, good or bad
+		return false
 	}
 	if header.RCode == dnsmessage.RCodeSuccess || header.RCode == dnsmessage.RCodeNameError {
 		question, err := parser.Question()
-		if err != nil || !strings.EqualFold(question.Name.String(), p.name.String()) || question.Type != p.kind {
-			return 0, false, nil //nolint:nilerr // an answer to another question
-		}
+		return err == nil && strings.EqualFold(question.Name.String(), p.name.String()) && question.Type == p.kind
+	}
+	return true // some servers leave the question out of an error
+}
+
+// judge reads one datagram.
+func (p dnsQuery) judge(datagram []byte, id uint16) (answers int, ours bool, err error) {
+	if !p.ours(datagram, id) {
+		return 0, false, nil
+	}
+	var parser dnsmessage.Parser
+	header, err := parser.Start(datagram)
+	if err != nil {
+		return 0, true, fmt.Errorf("the reply is malformed: %w", err)
 	}
 	if header.RCode != dnsmessage.RCodeSuccess {
 		return 0, true, fmt.Errorf("the server answered %s", rcodeName(header.RCode))

@@ -74,6 +74,8 @@ const (
 	NodePlanDownProcedure = "/holdfast.v1.Node/PlanDown"
 	// NodeDelegationProcedure is the fully-qualified name of the Node's Delegation RPC.
 	NodeDelegationProcedure = "/holdfast.v1.Node/Delegation"
+	// NodeCheckDelegationProcedure is the fully-qualified name of the Node's CheckDelegation RPC.
+	NodeCheckDelegationProcedure = "/holdfast.v1.Node/CheckDelegation"
 	// NodeExplainProcedure is the fully-qualified name of the Node's Explain RPC.
 	NodeExplainProcedure = "/holdfast.v1.Node/Explain"
 	// NodeEventsProcedure is the fully-qualified name of the Node's Events RPC.
@@ -118,6 +120,8 @@ type NodeClient interface {
 	PlanDown(context.Context, *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error)
 	// Delegation prints the records to paste into the site's DNS.
 	Delegation(context.Context, *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error)
+	// CheckDelegation asks the site's DNS servers from this node whether they lead to the zones.
+	CheckDelegation(context.Context, *holdfastv1.CheckDelegationRequest) (*holdfastv1.CheckDelegationResponse, error)
 	// Explain says why: for a name, an address, a node or a pool.
 	Explain(context.Context, *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error)
 	// Events streams what happened, oldest first, and with follow what happens.
@@ -239,6 +243,12 @@ func NewNodeClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(nodeMethods.ByName("Delegation")),
 			connect.WithClientOptions(opts...),
 		),
+		checkDelegation: connect.NewClient[holdfastv1.CheckDelegationRequest, holdfastv1.CheckDelegationResponse](
+			httpClient,
+			baseURL+NodeCheckDelegationProcedure,
+			connect.WithSchema(nodeMethods.ByName("CheckDelegation")),
+			connect.WithClientOptions(opts...),
+		),
 		explain: connect.NewClient[holdfastv1.ExplainRequest, holdfastv1.ExplainResponse](
 			httpClient,
 			baseURL+NodeExplainProcedure,
@@ -279,6 +289,7 @@ type nodeClient struct {
 	poolSize                  *connect.Client[holdfastv1.PoolSizeRequest, holdfastv1.PoolSizeResponse]
 	planDown                  *connect.Client[holdfastv1.PlanDownRequest, holdfastv1.PlanDownResponse]
 	delegation                *connect.Client[holdfastv1.DelegationRequest, holdfastv1.DelegationResponse]
+	checkDelegation           *connect.Client[holdfastv1.CheckDelegationRequest, holdfastv1.CheckDelegationResponse]
 	explain                   *connect.Client[holdfastv1.ExplainRequest, holdfastv1.ExplainResponse]
 	events                    *connect.Client[holdfastv1.EventsRequest, holdfastv1.Event]
 	top                       *connect.Client[holdfastv1.TopRequest, holdfastv1.TopSample]
@@ -437,6 +448,15 @@ func (c *nodeClient) Delegation(ctx context.Context, req *holdfastv1.DelegationR
 	return nil, err
 }
 
+// CheckDelegation calls holdfast.v1.Node.CheckDelegation.
+func (c *nodeClient) CheckDelegation(ctx context.Context, req *holdfastv1.CheckDelegationRequest) (*holdfastv1.CheckDelegationResponse, error) {
+	response, err := c.checkDelegation.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Explain calls holdfast.v1.Node.Explain.
 func (c *nodeClient) Explain(ctx context.Context, req *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
 	response, err := c.explain.CallUnary(ctx, connect.NewRequest(req))
@@ -492,6 +512,8 @@ type NodeHandler interface {
 	PlanDown(context.Context, *holdfastv1.PlanDownRequest) (*holdfastv1.PlanDownResponse, error)
 	// Delegation prints the records to paste into the site's DNS.
 	Delegation(context.Context, *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error)
+	// CheckDelegation asks the site's DNS servers from this node whether they lead to the zones.
+	CheckDelegation(context.Context, *holdfastv1.CheckDelegationRequest) (*holdfastv1.CheckDelegationResponse, error)
 	// Explain says why: for a name, an address, a node or a pool.
 	Explain(context.Context, *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error)
 	// Events streams what happened, oldest first, and with follow what happens.
@@ -609,6 +631,12 @@ func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(nodeMethods.ByName("Delegation")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeCheckDelegationHandler := connect.NewUnaryHandlerSimple(
+		NodeCheckDelegationProcedure,
+		svc.CheckDelegation,
+		connect.WithSchema(nodeMethods.ByName("CheckDelegation")),
+		connect.WithHandlerOptions(opts...),
+	)
 	nodeExplainHandler := connect.NewUnaryHandlerSimple(
 		NodeExplainProcedure,
 		svc.Explain,
@@ -663,6 +691,8 @@ func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, htt
 			nodePlanDownHandler.ServeHTTP(w, r)
 		case NodeDelegationProcedure:
 			nodeDelegationHandler.ServeHTTP(w, r)
+		case NodeCheckDelegationProcedure:
+			nodeCheckDelegationHandler.ServeHTTP(w, r)
 		case NodeExplainProcedure:
 			nodeExplainHandler.ServeHTTP(w, r)
 		case NodeEventsProcedure:
@@ -744,6 +774,10 @@ func (UnimplementedNodeHandler) PlanDown(context.Context, *holdfastv1.PlanDownRe
 
 func (UnimplementedNodeHandler) Delegation(context.Context, *holdfastv1.DelegationRequest) (*holdfastv1.DelegationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Delegation is not implemented"))
+}
+
+func (UnimplementedNodeHandler) CheckDelegation(context.Context, *holdfastv1.CheckDelegationRequest) (*holdfastv1.CheckDelegationResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.CheckDelegation is not implemented"))
 }
 
 func (UnimplementedNodeHandler) Explain(context.Context, *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
