@@ -63,7 +63,7 @@ func (s nodeService) CheckDelegation(ctx context.Context, r *holdfastv1.CheckDel
 			Zone: result.zone, Server: result.address.String(), Groupnet: result.groupnet, Good: len(result.wrong) == 0, Wrong: result.wrong,
 			TookMs: float64(result.took.Microseconds()) / 1000,
 		}
-		if !check.Good {
+		if !check.Good && !result.silent {
 			check.Remedy = "holdfast network dns delegation " + result.zone
 		}
 		response.Checks = append(response.Checks, check)

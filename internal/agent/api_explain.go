@@ -34,8 +34,8 @@ func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*
 		decisions = s.explainPool(v, id)
 	} else if id, subnetErr := cluster.ParseSubnetID(v.world.Config, r.Subject); subnetErr == nil {
 		decisions = s.explainSubnet(v, id)
-	} else if err = nothingOf(v.world.Config, r.Subject); err == nil {
-		decisions, err = s.explainName(v, r.Subject, r.Type)
+	} else {
+		decisions, err = s.explainOther(v, r.Subject, r.Type)
 	}
 	if err != nil {
 		return nil, err
@@ -43,11 +43,23 @@ func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*
 	return &holdfastv1.ExplainResponse{Decisions: decisionMessages(decisions), Text: explainText(decisions)}, nil
 }
 
-// nothingOf refuses a subject without a dot that is nothing which has a name here: it is hardly meant as one for the DNS, unless
-// search domains complete such names.
+// explainOther explains what can only be a name.
+func (s nodeService) explainOther(v *view, subject, qtype string) ([]placement.Decision, error) {
+	nothing := nothingOf(v.world.Config, subject)
+	if nothing != nil && len(searches(v.world.Config)) == 0 {
+		return nil, nothing
+	}
+	decisions, err := s.explainName(v, subject, qtype)
+	if nothing != nil && api.IsNotFound(err) {
+		return nil, nothing // nor does a search domain complete it
+	}
+	return decisions, err
+}
+
+// nothingOf refuses a subject without a dot that is nothing which has a name here: it is hardly meant as one for the DNS.
 func nothingOf(config *cluster.Config, subject string) error {
 	name := strings.TrimSuffix(subject, ".")
-	if strings.Contains(name, ".") || len(searches(config)) > 0 {
+	if strings.Contains(name, ".") {
 		return nil
 	}
 	for _, id := range config.Pools() {

@@ -53,9 +53,10 @@ func (s siteServer) subject() string { return s.groupnet + " " + s.address.Strin
 // siteResult is what one server said about one zone.
 type siteResult struct {
 	siteServer
-	zone  string
-	wrong []string
-	took  time.Duration
+	zone   string
+	wrong  []string
+	silent bool // it said nothing at all
+	took   time.Duration
 }
 
 // siteServers are the DNS servers of all groupnets with the zones and aliases of their pools, or those among them that are asked for.
@@ -148,19 +149,21 @@ func (a *Agent) checkSite(ctx context.Context, server siteServer) []siteResult {
 		return dns.SiteReply(reply), err
 	}
 	var results []siteResult
-	var mute []string
+	var last siteResult
 	for _, lead := range server.leads {
-		result, began := siteResult{siteServer: server, zone: lead.Zone, wrong: mute}, a.now()
-		if mute == nil && ctx.Err() != nil {
-			result.wrong = []string{"not asked: the questions before took all the time that there was"}
-		} else if mute == nil {
-			var silent bool
-			if result.wrong, silent = lead.Check(ask); silent {
-				mute = result.wrong
-			}
+		began := a.now()
+		result := siteResult{siteServer: server, zone: lead.Zone}
+		switch {
+		case last.silent:
+			result.wrong, result.silent = last.wrong, true
+		case ctx.Err() == nil:
+			result.wrong, result.silent = lead.Check(ask)
+		}
+		if ctx.Err() != nil {
+			result.wrong, result.silent = []string{"not asked to the end: the questions took all the time that there was"}, false
 		}
 		result.took = a.now().Sub(began)
-		results = append(results, result)
+		results, last = append(results, result), result
 	}
 	return results
 }
@@ -186,8 +189,12 @@ func (a *Agent) watchSites(ctx context.Context) {
 		a.forgetSites(servers)
 		if what := sitesText(servers); what != last || !a.now().Before(next) {
 			round, cancel := context.WithTimeout(ctx, siteRound)
-			a.noteSites(a.checkSites(round, servers, 1))
+			results := a.checkSites(round, servers, 1)
 			cancel()
+			if ctx.Err() != nil {
+				return
+			}
+			a.noteSites(results)
 			last, next = what, a.now().Add(siteEvery*9/10+rand.N(siteEvery/5)) //nolint:gosec // spreads the questions of several nodes
 		}
 	}

@@ -124,7 +124,7 @@ func TestDelegationCheckForAnOperator(t *testing.T) {
 					said = strings.Join(r.Wrong, "; ")
 				}
 				got = append(got, fmt.Sprintf("%s %s %s", r.Zone, r.Server, said))
-				if r.Good != (r.Remedy == "") || !r.Good && r.Remedy != "holdfast network dns delegation "+r.Zone || r.Groupnet != "groupnet0" {
+				if delegate := r.Server == "192.0.2.2"; delegate != (r.Remedy == "holdfast network dns delegation "+r.Zone) || delegate == (r.Remedy == "") || r.Groupnet != "groupnet0" {
 					t.Errorf("%+v", r)
 				}
 			}

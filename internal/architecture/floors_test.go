@@ -18,7 +18,7 @@ var floors = []struct {
 
 	// One node: it assembles the rooms and owns their lifetimes.
 	{"internal/agent", []string{
-		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/tenure/datagram", "internal/tenure", "internal/placement",
+		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/verdict/probe", "internal/tenure/datagram", "internal/tenure", "internal/placement",
 		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
 		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/counters", "internal/linux/boottime",
 	}},
@@ -94,7 +94,7 @@ var fences = []struct {
 	{"google.golang.org/protobuf", []string{"internal/api", "internal/agent", "internal/cli"}, "messages stay at the edges; inside are our own types"},
 	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab"}, "commands are defined where they are run"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
-	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain"},
+	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain, and carries replies from one to the other"},
 	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},
 	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
 	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},

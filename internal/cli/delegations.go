@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func layChecks(p *page, r *pb.CheckDelegationResponse) {
 		state, why := "yes", "-"
 		if !c.Good {
 			state, why = "no", strings.Join(c.Wrong, "; ")
-			if len(paste) == 0 || paste[len(paste)-1] != c.Remedy {
+			if c.Remedy != "" && !slices.Contains(paste, c.Remedy) {
 				paste = append(paste, c.Remedy)
 			}
 		}

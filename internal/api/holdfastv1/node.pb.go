@@ -4364,7 +4364,7 @@ type DelegationCheck struct {
 	Good bool `protobuf:"varint,4,opt,name=good,proto3" json:"good,omitempty"`
 	// What is wrong.
 	Wrong []string `protobuf:"bytes,5,rep,name=wrong,proto3" json:"wrong,omitempty"`
-	// The command that prints what to paste, where something is wrong.
+	// The command that prints what to paste, where that may help: not for a server that says nothing at all.
 	Remedy string `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	// How long all questions about the zone took.
 	TookMs        float64 `protobuf:"fixed64,7,opt,name=took_ms,json=tookMs,proto3" json:"took_ms,omitempty"`
