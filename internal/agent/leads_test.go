@@ -64,3 +64,15 @@ six.test v4 false v6 true ns6.test [fd00::4] fd00::101`
 		t.Errorf("a zone whose groupnet has no servers: %v", servers)
 	}
 }
+
+// Names are completed only where a groupnet has search domains and lets its service addresses use them.
+func TestSearches(t *testing.T) {
+	config := &cluster.Config{Groupnets: []cluster.Groupnet{
+		{Name: "none", ServerSideDNSSearch: true},
+		{Name: "off", DNSSearch: []string{"a.test"}},
+		{Name: "on", DNSSearch: []string{"b.test", "a.test"}, ServerSideDNSSearch: true},
+	}}
+	if got := fmt.Sprint(searches(config)); got != "[{on [b.test a.test]}]" {
+		t.Errorf("%s", got)
+	}
+}

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"bytes"
 	"net/netip"
 	"strings"
 	"testing"
@@ -118,7 +119,7 @@ func FuzzSearch(f *testing.F) {
 			return // not one name
 		}
 		wire, _ := a.Answer(nil, request)
-		if !strings.HasPrefix(string(wire[headerSize:]), string(message[headerSize:headerSize+len(name)+4])) {
+		if !bytes.HasPrefix(wire[headerSize:], message[headerSize:headerSize+len(name)+4]) {
 			t.Fatalf("the question is not echoed: %x", wire)
 		}
 		var p dnsmessage.Parser

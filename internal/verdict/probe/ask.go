@@ -72,7 +72,7 @@ func (p dnsQuery) sendTCP(ctx context.Context) (message []byte, err error) {
 		return nil, err
 	}
 	err = converse(ctx, p.dial, "tcp", p.at, func(conn net.Conn) error {
-		framed := binary.BigEndian.AppendUint16(nil, uint16(len(query))) //nolint:gosec // a query of one name is short
+		framed := binary.BigEndian.AppendUint16(nil, uint16(len(query)))
 		if _, err := conn.Write(append(framed, query...)); err != nil {
 			return fmt.Errorf("sending the query: %w", err)
 		}
