@@ -79,6 +79,54 @@ func TestFakeContract(t *testing.T) {
 	linktest.Contract(t, linktest.New(linktest.Ethernet(2, "ext0")), "ext0")
 }
 
+// A route that somebody else made is neither listed nor replaced nor removed, even where it is for the same destination with the
+// same metric.
+func TestForeignRoutesStay(t *testing.T) {
+	inNamespace(t, []string{"ext0"}, func(k *link.Kernel) {
+		for _, c := range []struct{ all, gateway string }{{"0.0.0.0/0", "10.9.0.1"}, {"::/0", "fd00:9::1"}} {
+			own := link.Route{
+				Table: link.MainTable, Destination: netip.MustParsePrefix(c.all), Gateway: netip.MustParseAddr(c.gateway), Interface: "ext0", Metric: 7000,
+			}
+			foreign := func() (list []netlink.Route, err error) {
+				err = k.In(func() error {
+					family := unix.AF_INET
+					if own.Destination.Addr().Is6() {
+						family = unix.AF_INET6
+					}
+					list, err = netlink.RouteListFiltered(family, &netlink.Route{Protocol: unix.RTPROT_BOOT, Table: link.MainTable},
+						netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+					return err
+				})
+				return list, err
+			}
+			mustApply(t, k, link.Add, own.Gateway.Next().String()) // the kernel takes no gateway where it never had an address
+			if err := k.In(func() error {
+				ext0, err := netlink.LinkByName("ext0")
+				if err != nil {
+					return err
+				}
+				return netlink.RouteAdd(&netlink.Route{
+					LinkIndex: ext0.Attrs().Index, Gw: own.Gateway.AsSlice(), Priority: own.Metric, Table: link.MainTable,
+					Protocol: unix.RTPROT_BOOT, Flags: int(netlink.FLAG_ONLINK),
+				})
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for verb, want := range map[link.Verb]error{link.Add: link.ErrExists, link.Remove: link.ErrMissing} {
+				if err := k.Apply([]link.Operation{{Verb: verb, Object: own}})[0]; !errors.Is(err, want) {
+					t.Errorf("%s %v beside somebody else's: error %v, want %v", verb, own, err, want)
+				}
+			}
+			if listed, err := k.Routes(); err != nil || len(listed) != 0 {
+				t.Errorf("listed as Holdfast's own are %v (%v), want none", listed, err)
+			}
+			if left, err := foreign(); err != nil || len(left) != 1 {
+				t.Errorf("somebody else's routes are %v (%v), want the one that was made", left, err)
+			}
+		}
+	})
+}
+
 // Removing one address must not take its siblings along, whatever promote_secondaries says: host prefixes have none.
 func TestSiblingsStay(t *testing.T) {
 	inNamespace(t, []string{"ext0"}, func(k *link.Kernel) {

@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// MainTable is the number of the routing table that every host consults (rtnetlink(7)).
+const MainTable = 254
+
 // Forever is the lifetime of an address that does not expire.
 const Forever = time.Duration(1<<63 - 1)
 
@@ -59,6 +62,7 @@ type Route struct {
 	Gateway     netip.Addr   // zero: the destination is on the link
 	Interface   string
 	Metric      int // the lowest wins; at least 1
+	MTU         int // bytes of a packet that takes it, at most; 0: as many as the interface takes (RTAX_MTU, rtnetlink(7))
 }
 
 func (Address) object() {}
@@ -81,7 +85,11 @@ func (r Route) String() string {
 	if r.Gateway.IsValid() {
 		via = " via " + r.Gateway.String()
 	}
-	return fmt.Sprintf("route %v%s dev %s table %d metric %d", r.Destination, via, r.Interface, r.Table, r.Metric)
+	mtu := ""
+	if r.MTU != 0 {
+		mtu = fmt.Sprintf(" mtu %d", r.MTU)
+	}
+	return fmt.Sprintf("route %v%s dev %s table %d metric %d%s", r.Destination, via, r.Interface, r.Table, r.Metric, mtu)
 }
 
 func lifetime(d time.Duration) string {

@@ -62,7 +62,7 @@ func (k *Kernel) Routes() ([]Route, error) {
 }
 
 func fromRoute(f netlink.Route, family int, names map[int]string) Route {
-	r := Route{Table: f.Table, Interface: names[f.LinkIndex], Metric: f.Priority}
+	r := Route{Table: f.Table, Interface: names[f.LinkIndex], Metric: f.Priority, MTU: f.MTU}
 	if prefix, ok := toPrefix(f.Dst); ok {
 		r.Destination = prefix
 	} else if family == unix.AF_INET {
@@ -107,7 +107,7 @@ func (k *Kernel) applyRoute(verb Verb, r Route) error {
 	}
 	route := &netlink.Route{
 		LinkIndex: index, Table: r.Table, Dst: toIPNet(r.Destination), Priority: r.Metric,
-		Protocol: Protocol, Family: family(r.Destination.Addr()), Scope: netlink.SCOPE_LINK,
+		Protocol: Protocol, Family: family(r.Destination.Addr()), Scope: netlink.SCOPE_LINK, MTU: r.MTU,
 	}
 	if r.Gateway.IsValid() {
 		route.Scope = netlink.SCOPE_UNIVERSE

@@ -91,8 +91,9 @@ func routingContract(t *testing.T, k Kernel, iface string) {
 		subnet, all := netip.MustParsePrefix(family.subnet), netip.MustParsePrefix(family.all)
 		rule := link.Rule{From: subnet, Table: 7001, Priority: 700}
 		local := link.Route{Table: 7001, Destination: subnet, Interface: iface, Metric: 1}
-		out := link.Route{Table: 7001, Destination: all, Gateway: netip.MustParseAddr(family.gateway), Interface: iface, Metric: 1}
-		for _, o := range []link.Object{rule, local, out} {
+		out := link.Route{Table: 7001, Destination: all, Gateway: netip.MustParseAddr(family.gateway), Interface: iface, Metric: 1, MTU: 1400}
+		main := link.Route{Table: link.MainTable, Destination: all, Gateway: netip.MustParseAddr(family.gateway), Interface: iface, Metric: 7000}
+		for _, o := range []link.Object{rule, local, out, main} {
 			do(t, k, link.Add, o, nil)
 			do(t, k, link.Add, o, link.ErrExists)
 		}
@@ -101,10 +102,12 @@ func routingContract(t *testing.T, k Kernel, iface string) {
 			t.Errorf("rules are %v (%v), want %v among them", rules, err, rule)
 		}
 		routes, err := k.Routes()
-		if err != nil || !slices.Contains(routes, local) || !slices.Contains(routes, out) {
-			t.Errorf("routes are %v (%v), want %v and %v among them", routes, err, local, out)
+		for _, want := range []link.Route{local, out, main} {
+			if err != nil || !slices.Contains(routes, want) {
+				t.Errorf("routes are %v (%v), want %v among them", routes, err, want)
+			}
 		}
-		for _, o := range []link.Object{out, local, rule} {
+		for _, o := range []link.Object{main, out, local, rule} {
 			do(t, k, link.Remove, o, nil)
 			do(t, k, link.Remove, o, link.ErrMissing)
 		}

@@ -23,6 +23,7 @@ type Fake struct {
 	addresses   []held
 	rules       []link.Rule
 	routes      []link.Route
+	foreign     []link.Route // made by somebody else: not listed, and in the way of the same
 	fail        func(link.Operation) error
 	applied     []link.Operation
 	findings    []link.Finding
@@ -113,6 +114,13 @@ func (f *Fake) Put(a link.Address) {
 	}
 }
 
+// PutRoute adds a route as if someone else had made it: Routes does not list it, and Apply does not touch it.
+func (f *Fake) PutRoute(r link.Route) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.foreign = append(f.foreign, r)
+}
+
 // Fail makes every operation for which reason gives an error fail with it. Nil ends that.
 func (f *Fake) Fail(reason func(link.Operation) error) {
 	f.mu.Lock()
@@ -136,7 +144,7 @@ func (f *Fake) Applied() []link.Operation {
 	return applied
 }
 
-// Text is the whole state, a line for each address, rule and route, sorted; lifetimes are what is left of them.
+// Text is the whole state, a line for each address, rule and route, sorted, those of others marked as foreign; lifetimes are what is left of them.
 func (f *Fake) Text() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,6 +158,9 @@ func (f *Fake) Text() string {
 	}
 	for _, r := range f.routes {
 		lines = append(lines, r.String())
+	}
+	for _, r := range f.foreign {
+		lines = append(lines, "foreign "+r.String())
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -226,9 +237,13 @@ func (f *Fake) apply(o link.Operation) error {
 		case o.Verb == link.Add && !f.interfaces[at].Up:
 			return errors.New("network is down")
 		}
-		return applyTo(&f.routes, o.Verb, object, func(r link.Route) bool {
+		same := func(r link.Route) bool {
 			return r.Table == object.Table && r.Destination == object.Destination && r.Metric == object.Metric
-		})
+		}
+		if o.Verb == link.Add && slices.ContainsFunc(f.foreign, same) {
+			return link.ErrExists
+		}
+		return applyTo(&f.routes, o.Verb, object, same)
 	}
 	return errors.New("not an address, a rule or a route")
 }
