@@ -71,6 +71,9 @@ type SubnetRoute struct {
 	Gateway   netip.Addr // zero: none
 	Interface string
 	Static    []cluster.Route
+	MTU       int // of the routes, in bytes, as far as the interface takes that much; 0: what the interface takes
+	// Priority makes the gateway a candidate for the node's own default route: the lowest wins. 0: it is none.
+	Priority int
 }
 
 // Desired is all that the node is to hold. The zero Desired is nothing.

@@ -34,6 +34,10 @@ func (r *Reconciler) converge(silences uint64) outcome {
 	p := makePlan(situation{desired: r.desired, mine: r.mine, heldBack: reasons, actual: actual, routing: r.stale})
 	failures := p.refused
 	taken := r.carryOut(p, silences, failures)
+	if emptied(actual.addresses, p.operations, failures) {
+		r.stale = true
+		notify(r.reread)
+	}
 	r.enter(actual, taken, failures)
 	r.report(p, failures)
 	r.announceTaken(append(slices.Clone(taken), returned...), silences)
@@ -109,7 +113,7 @@ func (r *Reconciler) lookAtDevices(interfaces []link.Interface) []netip.Addr {
 		if known && i.Carrier && (!before.Carrier || before.Index != i.Index || !slices.Equal(before.MAC, i.MAC)) {
 			again[i.Name] = true
 		}
-		if !known || before.Carrier != i.Carrier || before.Up != i.Up || before.Index != i.Index {
+		if !known || before.Carrier != i.Carrier || before.Up != i.Up || before.Index != i.Index || before.MTU != i.MTU {
 			r.stale = true // the kernel drops routes of interfaces that go down, and which interfaces carry replies changes
 		}
 	}
@@ -136,7 +140,7 @@ func (r *Reconciler) carryOut(p plan, silences uint64, failures map[netip.Addr]e
 				if r.enterResult(batch[i].Verb, a, err, failures) {
 					taken = append(taken, a.Prefix.Addr())
 				}
-			} else if err != nil {
+			} else if err != nil && !gone(batch[i], err) {
 				again = append(again, batch[i])
 			}
 		}
@@ -155,12 +159,41 @@ func (r *Reconciler) carryOut(p plan, silences uint64, failures map[netip.Addr]e
 	return taken
 }
 
+// gone reports whether a rule or route that was to be removed is not there. The kernel takes the routes of an interface away with
+// its last IPv4 address.
+func gone(o link.Operation, err error) bool {
+	return o.Verb == link.Remove && (errors.Is(err, link.ErrMissing) || errors.Is(err, link.ErrNoInterface))
+}
+
+// emptied reports whether operations took the last IPv4 address off an interface, and with it, in the kernel, its IPv4 routes.
+func emptied(actual []link.Address, operations []link.Operation, failures map[netip.Addr]error) bool {
+	left := map[string]int{}
+	for _, a := range actual {
+		if a.Prefix.Addr().Is4() {
+			left[a.Interface]++
+		}
+	}
+	for _, o := range operations {
+		a, isAddress := o.Object.(link.Address)
+		if !isAddress || o.Verb != link.Remove || a.Prefix.Addr().Is6() || failures[a.Prefix.Addr()] != nil {
+			continue
+		}
+		if left[a.Interface]--; left[a.Interface] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // subnetOf is the subject under which a failure of routing is reported.
 func subnetOf(o link.Object) string {
 	switch o := o.(type) {
 	case link.Rule:
 		return o.From.String()
 	case link.Route:
+		if o.Table == link.MainTable {
+			return "default route " + o.Destination.String() + " dev " + o.Interface
+		}
 		return o.Destination.String() + " dev " + o.Interface
 	}
 	return o.String()

@@ -44,7 +44,7 @@ func (p *plan) changeRouting(s situation) {
 	}
 }
 
-// wantedRouting is the rules and routes as they should be, sorted by prefix.
+// wantedRouting is the rules and routes as they should be, sorted by prefix; the default routes of the node come last.
 func (p *plan) wantedRouting(s situation) ([]link.Rule, []link.Route) {
 	bySubnet := map[netip.Prefix][]SubnetRoute{}
 	for _, r := range s.desired.Routes {
@@ -65,7 +65,8 @@ func (p *plan) wantedRouting(s situation) ([]link.Rule, []link.Route) {
 		rules = append(rules, link.Rule{From: prefix, Table: table, Priority: RulePriority})
 		routes = append(routes, p.subnetRoutes(prefix, table, bySubnet[prefix], s.actual.interfaces)...)
 	}
-	return rules, routes
+	p.conflicts = append(p.conflicts, smallInterfaces(s.desired.Routes, s.actual.interfaces)...)
+	return rules, append(routes, defaultRoutes(s.desired.Routes, s.actual.interfaces)...)
 }
 
 // assignTables gives each subnet the table that it has already, or the lowest free one.
@@ -96,7 +97,7 @@ func assignTables(prefixes []netip.Prefix, rules []link.Rule) map[netip.Prefix]i
 // subnetRoutes fills the table of one subnet. Where a node has several interfaces in it, all of them carry replies, the
 // first by name with the lowest metric; one without carrier does not while another has it.
 func (p *plan) subnetRoutes(prefix netip.Prefix, table int, parts []SubnetRoute, interfaces []link.Interface) []link.Route {
-	usable := usableInterfaces(parts, interfaces)
+	usable, mtu := usableInterfaces(parts, interfaces), leastMTU(parts)
 	var routes []link.Route
 	seen := map[link.Route]netip.Addr{} // without gateway, to the gateway that was first
 	for _, part := range parts {
@@ -105,8 +106,9 @@ func (p *plan) subnetRoutes(prefix netip.Prefix, table int, parts []SubnetRoute,
 			continue
 		}
 		metric := firstMetric + at
+		device := interfaces[slices.IndexFunc(interfaces, func(i link.Interface) bool { return i.Name == part.Interface })]
 		add := func(destination netip.Prefix, gateway netip.Addr) {
-			r := link.Route{Table: table, Destination: destination.Masked(), Interface: part.Interface, Metric: metric}
+			r := link.Route{Table: table, Destination: destination.Masked(), Interface: part.Interface, Metric: metric, MTU: routeMTU(mtu, device)}
 			if first, double := seen[r]; double {
 				if first != gateway {
 					p.conflicts = append(p.conflicts, found{problemRoute, prefix.String(), fmt.Sprintf(

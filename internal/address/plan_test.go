@@ -3,6 +3,7 @@ package address
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,11 +76,13 @@ type planStep struct {
 	state         string // of the kernel afterwards
 }
 
-// planStories are told by TestPlan.
-var planStories = []struct {
+type planStory struct {
 	name  string
 	steps []planStep
-}{
+}
+
+// planStories are told by TestPlan.
+var planStories = []planStory{
 	{"addresses come and go", []planStep{
 		{does: "the first ones, those that move first, IPv6 not as a source",
 			desired: holdings(still("10.0.0.5", "ext0"), moving("10.0.0.7", "ext0"), moving("fd00::7", "ext0")),
@@ -221,7 +224,7 @@ rule 7000 from 10.0.0.0/24 table 7000`},
 // Each step sets a desired state on the kernel that the steps before left, and shows what was done and the whole state
 // of the kernel afterwards.
 func TestPlan(t *testing.T) {
-	for _, story := range planStories {
+	for _, story := range slices.Concat(planStories, routeStories) {
 		t.Run(story.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // lifetimes stand still
 				k, mine := testKernel(), map[netip.Addr]string{}
@@ -297,6 +300,7 @@ func TestPlanLeadsToDesired(t *testing.T) {
 			}
 			p, done := settle(t, k, d, mine)
 			checkDesired(t, k, d, p, wide)
+			checkDefaultRoute(t, k, d)
 			if _, again := settle(t, k, d, mine); again != "" {
 				t.Errorf("after\n%s\nthere is still to do\n%s", done, again)
 			}
@@ -317,6 +321,8 @@ func drawDesired(t *rapid.T, interfaces *rapid.Generator[string]) Desired {
 		if rapid.Bool().Draw(t, "routed") {
 			r := SubnetRoute{Prefix: prefix(fmt.Sprintf("10.0.%d.0/24", i)), Interface: interfaces.Draw(t, "out")}
 			r.Gateway = addr(fmt.Sprintf("10.0.%d.%d", i, rapid.IntRange(1, 2).Draw(t, "gateway")))
+			r.MTU = rapid.SampledFrom([]int{0, 1400, 9000}).Draw(t, "mtu")
+			r.Priority = rapid.IntRange(0, 2).Draw(t, "priority")
 			d.Routes = append(d.Routes, r)
 		}
 	}

@@ -58,6 +58,11 @@ var (
 		Meaning: "A rule or route for replies from a subnet could not be put into effect.",
 		Remedy:  "Check the gateway and the static routes of the subnet; the detail has the kernel's reason.",
 	})
+	problemMTU = problem.Define(problem.Kind{
+		Code: "interface.mtu", Severity: problem.Warning,
+		Meaning: "An interface takes smaller packets than the mtu of a subnet that it is a member of; replies from that subnet's addresses are as small as the interface needs.",
+		Remedy:  "Set it with `ip link set dev INTERFACE mtu BYTES`, and in the system's network configuration so that it lasts, or lower the subnet's mtu.",
+	})
 	problemKernel = problem.Define(problem.Kind{
 		Code: "address.kernel-unreadable", Severity: problem.Error,
 		Meaning: "The state of interfaces and addresses cannot be read from the kernel.",

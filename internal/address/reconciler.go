@@ -152,7 +152,8 @@ func (r *Reconciler) accept(d Desired, silences uint64) {
 }
 
 func equalRoutes(a, b SubnetRoute) bool {
-	return a.Prefix == b.Prefix && a.Gateway == b.Gateway && a.Interface == b.Interface && slices.Equal(a.Static, b.Static)
+	return a.Prefix == b.Prefix && a.Gateway == b.Gateway && a.Interface == b.Interface && slices.Equal(a.Static, b.Static) &&
+		a.MTU == b.MTU && a.Priority == b.Priority
 }
 
 // resultSince compares with what was held before. What was desired and is not accounted for was cut off by a silence.
@@ -251,6 +252,10 @@ func (r *Reconciler) dropMoving() int {
 		return h.Lifetime
 	})
 	r.apply(operations, nil)
+	if len(operations) > 0 {
+		r.stale = true // the routes of an interface go with its last address
+		notify(r.reread)
+	}
 	for a, h := range r.held {
 		if h.Lifetime { // could not be removed; r.mine has it, so that the background tries again
 			delete(r.held, a)

@@ -240,6 +240,7 @@ func (l *loop) routes(w *steering.World, holdings []steering.Holding) []address.
 	for _, subnetID := range w.Config.Subnets() {
 		subnet, _ := w.Config.Subnet(subnetID)
 		static := map[string][]cluster.Route{} // by interface: a pool's routes are those of its members
+		members := map[string]bool{}           // a node's default route does not come and go with a service address
 		for _, id := range w.Config.Pools() {
 			if id.SubnetID() != subnetID {
 				continue
@@ -248,16 +249,21 @@ func (l *loop) routes(w *steering.World, holdings []steering.Holding) []address.
 			for _, m := range w.Config.Members(id) {
 				if m.LNN == l.self.LNN {
 					static[m.Interface] = append(static[m.Interface], pool.StaticRoutes...)
+					members[m.Interface] = true
 				}
 			}
 		}
 		for _, h := range holdings { // service addresses of a subnet without pools, and what is about to leave a pool
-			if _, member := static[h.Interface]; !member && h.Subnet == subnetID {
+			if !members[h.Interface] && h.Subnet == subnetID {
 				static[h.Interface] = nil
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(static)) {
-			routes = append(routes, address.SubnetRoute{Prefix: subnet.CIDR, Gateway: subnet.Gateway, Interface: name, Static: static[name]})
+			route := address.SubnetRoute{Prefix: subnet.CIDR, Gateway: subnet.Gateway, Interface: name, Static: static[name], MTU: subnet.MTU}
+			if members[name] {
+				route.Priority = subnet.GatewayPriority
+			}
+			routes = append(routes, route)
 		}
 	}
 	return routes

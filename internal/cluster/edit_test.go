@@ -97,7 +97,7 @@ func TestModify(t *testing.T) {
 		{subnet, "--sc-service-addrs=1.2.3.4-1.2.3.6", "groupnet0.subnet0.sc-service-addrs[1]: 1.2.3.4-1.2.3.6 is not in the subnet 10.10.0.0/24"},
 		{subnet, "--sc-service-addrs=", "groupnet0.subnet0.sc-service-addrs: has no value; to bring back the default use --clear-sc-service-addrs"},
 		{subnet, "--gateway=10.10.0.254 --mtu=9000 --vlan-id=7 --gateway-priority=2 --sc-rotation=independent", `groupnet0.subnet0.gateway: 10.10.0.1 -> 10.10.0.254
-groupnet0.subnet0.gateway-priority: 1 -> 2
+groupnet0.subnet0.gateway-priority: 0 -> 2
 groupnet0.subnet0.mtu: 0 -> 9000
 groupnet0.subnet0.vlan-id: 0 -> 7
 groupnet0.subnet0.sc-rotation: shared -> independent`},

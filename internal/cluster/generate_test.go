@@ -75,7 +75,7 @@ func drawSubnet(t *rapid.T, c *Config, i int) Subnet {
 	six := rapid.Bool().Draw(t, "six")
 	s := NewSubnet(fmt.Sprintf("subnet%d", i))
 	s.CIDR = netip.PrefixFrom(host(i, 0, six), map[bool]int{false: 24, true: 64}[six]).Masked()
-	s.GatewayPriority = rapid.IntRange(1, 100).Draw(t, "priority")
+	s.GatewayPriority = rapid.IntRange(0, 100).Draw(t, "priority")
 	s.MTU = rapid.SampledFrom([]int{0, 1500, 9000}).Draw(t, "mtu")
 	s.VLANID = rapid.SampledFrom([]int{0, 1, 4094}).Draw(t, "vlan")
 	s.Rotation = rapid.SampledFrom([]Rotation{RotationShared, RotationIndependent}).Draw(t, "rotation")

@@ -99,8 +99,8 @@ type Subnet struct {
 	Name            string
 	CIDR            netip.Prefix
 	Gateway         netip.Addr // zero: none
-	GatewayPriority int        // lowest wins; default 1
-	MTU             int        // 0: leave the interface as it is
+	GatewayPriority int        // whose gateway is the default route: the lowest wins; 0: Holdfast makes none by this one
+	MTU             int        // of the routes that are made for it; 0: as the interface has it
 	VLANID          int        // 0: untagged
 	ServiceName     string     // sc-service-name, without the trailing dot
 	ServiceAddrs    []Range    // sc-service-addrs; at most 32 addresses in all

@@ -18,9 +18,8 @@ const (
 
 // Why some settings are read, checked and kept, and yet change nothing. Whoever sets one is warned.
 const (
-	noRack         = "nothing is chosen by what fails together"
-	noDefaultRoute = "Holdfast sets no default route; replies leave by the gateway of their own subnet"
-	noInterfaces   = "Holdfast does not configure interfaces; set it up on the node itself"
+	noRack       = "nothing is chosen by what fails together"
+	noInterfaces = "Holdfast does not configure interfaces; set it up on the node itself"
 )
 
 // text forms that several tables share.
@@ -136,10 +135,10 @@ var subnetTable = &table[Subnet]{"subnet", []setting[Subnet]{
 		help: "the network, IPv4 or IPv6", field: func(s *Subnet) *netip.Prefix { return &s.CIDR }},
 	scalar[Subnet, netip.Addr]{name: "gateway", form: address,
 		help: "by which replies leave the subnet", field: func(s *Subnet) *netip.Addr { return &s.Gateway }},
-	scalar[Subnet, int]{name: "gateway-priority", def: 1, form: wholeNumber[int](1, 65535), idle: noDefaultRoute,
-		help: "which subnet's gateway is the default route; the lowest wins", field: func(s *Subnet) *int { return &s.GatewayPriority }},
-	scalar[Subnet, int]{name: "mtu", form: wholeNumber[int](576, 65535), idle: noInterfaces,
-		help: "MTU of the subnet's interfaces; 0 leaves them as they are", field: func(s *Subnet) *int { return &s.MTU }},
+	scalar[Subnet, int]{name: "gateway-priority", form: wholeNumber[int](1, 65535),
+		help: "a node's default route is by the gateway of the subnet in which this is lowest; 0: never by this one", field: func(s *Subnet) *int { return &s.GatewayPriority }},
+	scalar[Subnet, int]{name: "mtu", form: wholeNumber[int](576, 65535),
+		help: "largest packet that leaves by the subnet's routes, in bytes; 0: what the interface takes", field: func(s *Subnet) *int { return &s.MTU }},
 	scalar[Subnet, int]{name: "vlan-id", form: wholeNumber[int](1, 4094), idle: noInterfaces,
 		help: "VLAN of the subnet; 0 means untagged", field: func(s *Subnet) *int { return &s.VLANID }},
 	scalar[Subnet, string]{name: "sc-service-name", form: domain,

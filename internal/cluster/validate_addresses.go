@@ -96,6 +96,9 @@ func (v *validator) subnet(s subnetAt) {
 	if s.subnet.MTU != 0 && s.subnet.MTU < 1280 && cidr.Addr().Is6() {
 		v.fault(s.field("mtu"), "%d is less than 1280, the least that IPv6 works with (RFC 8200)", s.subnet.MTU)
 	}
+	if s.subnet.GatewayPriority != 0 && !s.subnet.Gateway.IsValid() {
+		v.warn(s.field("gateway-priority"), "has no effect: the subnet has no gateway for a default route to lead to")
+	}
 	v.serviceAddresses(s)
 	for _, other := range v.subnets {
 		if other.index == s.index {
