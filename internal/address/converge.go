@@ -113,7 +113,7 @@ func (r *Reconciler) lookAtDevices(interfaces []link.Interface) []netip.Addr {
 		if known && i.Carrier && (!before.Carrier || before.Index != i.Index || !slices.Equal(before.MAC, i.MAC)) {
 			again[i.Name] = true
 		}
-		if !known || before.Carrier != i.Carrier || before.Up != i.Up || before.Index != i.Index || before.MTU != i.MTU {
+		if !known || before.Carrier != i.Carrier || before.Up != i.Up || before.Index != i.Index {
 			r.stale = true // the kernel drops routes of interfaces that go down, and which interfaces carry replies changes
 		}
 	}

@@ -60,25 +60,33 @@ func TestMTUAndDefaultRouteOnTheKernel(t *testing.T) {
 	}
 }
 
-// The kernel drops the IPv4 routes of an interface that loses its last IPv4 address. They are back at once, also where nothing else
-// changed.
+// The kernel drops the IPv4 routes of an interface that loses its last IPv4 address. They are looked at again at once, also where
+// nothing else changed.
 func TestRoutesReturnAfterTheLastAddress(t *testing.T) {
-	s := newSite(t)
-	s.background()
-	desired := Desired{Routes: []SubnetRoute{{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext0", Priority: 1}}}
-	complete := func() bool {
-		routes, err := s.node.Routes()
-		return err == nil && len(routes) == 3
-	}
-	with := desired
+	s := newSite(t) // without background work, whose periodic reading would mend it too
+	without := Desired{Routes: []SubnetRoute{{Prefix: prefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), Interface: "ext0", Priority: 1}}}
+	with := without
 	with.Holdings = []Holding{moving("10.0.0.7", "ext0")}
-	s.Set(t.Context(), with)
-	s.until("the routes are there", complete)
-	s.Set(t.Context(), desired)
-	s.until("they are there without any address", complete)
-	s.Set(t.Context(), with)
-	s.Silence("test")
-	s.until("they are there after a silence", complete)
+	s.until("the routes are there", func() bool { s.Set(t.Context(), with); return len(s.defaultRoutes()) == 1 })
+	for what, empty := range map[string]func(){
+		"the address was let go": func() { s.Set(t.Context(), without) },
+		"a silence":              func() { s.Silence("test") },
+	} {
+		s.Set(t.Context(), with)
+		for len(s.reread) > 0 {
+			<-s.reread
+		}
+		empty()
+		select {
+		case <-s.reread:
+			s.pass(t.Context(), false)
+		default:
+			t.Errorf("after %s the kernel is not read again", what)
+		}
+		if routes, err := s.node.Routes(); err != nil || len(routes) != 3 {
+			t.Errorf("after %s there are %v (%v), want the subnet's two and the default", what, routes, err)
+		}
+	}
 	if s.problem("address.route-failed") {
 		t.Errorf("%+v", s.board.List())
 	}
