@@ -18,8 +18,8 @@ const (
 
 // Why some settings are read, checked and kept, and yet change nothing. Whoever sets one is warned.
 const (
-	noRack       = "nothing is chosen by what fails together"
-	noInterfaces = "Holdfast does not configure interfaces; set it up on the node itself"
+	noRack  = "nothing is chosen by what fails together"
+	noVLANs = "Holdfast makes no VLAN devices; make one on each node and name it as the interface, such as 3:ext-1.110"
 )
 
 // text forms that several tables share.
@@ -139,7 +139,7 @@ var subnetTable = &table[Subnet]{"subnet", []setting[Subnet]{
 		help: "a node's default route is by the gateway of the subnet in which this is lowest; 0: never by this one", field: func(s *Subnet) *int { return &s.GatewayPriority }},
 	scalar[Subnet, int]{name: "mtu", form: wholeNumber[int](576, 65535),
 		help: "largest packet that leaves by the subnet's routes, in bytes; 0: what the interface takes", field: func(s *Subnet) *int { return &s.MTU }},
-	scalar[Subnet, int]{name: "vlan-id", form: wholeNumber[int](1, 4094), idle: noInterfaces,
+	scalar[Subnet, int]{name: "vlan-id", form: wholeNumber[int](1, 4094), idle: noVLANs,
 		help: "VLAN of the subnet; 0 means untagged", field: func(s *Subnet) *int { return &s.VLANID }},
 	scalar[Subnet, string]{name: "sc-service-name", form: domain,
 		help: "DNS name of the service addresses: the name server of the subnet's zones", field: func(s *Subnet) *string { return &s.ServiceName }},
