@@ -1,0 +1,405 @@
+package tenure
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Pace of what is said again, and bounds.
+const (
+	noticeTimes = 5           // how often a finder tells the others
+	quickTries  = 8           // so often an observer is asked at the quick pace
+	slowAsk     = time.Second // then so often
+	maxWatched  = 1024        // nodes that are watched; more are refused
+
+	// unheardPatience is how long after its start a node counts those among its observers of whom it knows nothing.
+	unheardPatience = 5 * time.Second
+)
+
+// AllNetworks as the network of an Outgoing message is every one that both nodes share.
+const AllNetworks = -1
+
+// Event is one thing that a Peer learns. Events are passed as pointers, so that a datagram costs no allocation.
+type Event interface{ event() }
+
+// Received is a message that came in. Arrived is the kernel's time of its arrival, not later than now.
+type Received struct {
+	Message       *Message
+	From, Network int
+	Arrived       time.Time
+}
+
+// Due says that time has passed. It is also the end of a batch of messages: what arrived before now has been passed in.
+type Due struct{}
+
+// Entered gives the node the number of a new incarnation, drawn from the store.
+type Entered struct{ Incarnation Incarnation }
+
+// Configured says who the nodes are and how this node's heartbeats go.
+type Configured struct {
+	Timing Timing
+	Voices []Voice // all nodes of the cluster; Over is ignored: the peer knows
+}
+
+// Recorded is what is on record about another node: its incarnation, its observers, and the longest span that it uses.
+type Recorded struct {
+	LNN         int
+	Incarnation Incarnation
+	Observers   Observers
+	Span        time.Duration
+}
+
+// Published says that what OnRecord showed about this node is now on record.
+type Published struct {
+	Incarnation Incarnation
+	Version     uint64
+	Span        time.Duration
+}
+
+// Told is proof from outside the protocol that incarnations are over: an operator's word, or a record that says so.
+type Told struct {
+	LNN  int
+	Over Incarnation
+	By   string
+}
+
+// Resigned says that this node gives its right up: its agent stops, and everything is off its interfaces.
+type Resigned struct{ Reason string }
+
+func (*Received) event()   {}
+func (*Due) event()        {}
+func (*Entered) event()    {}
+func (*Configured) event() {}
+func (*Recorded) event()   {}
+func (*Published) event()  {}
+func (*Told) event()       {}
+func (*Resigned) event()   {}
+
+// Outgoing is a message to send.
+type Outgoing struct {
+	To, Network int
+	Message     Message
+}
+
+// Finding is the news that incarnations of a node are over.
+type Finding struct {
+	LNN      int
+	Over     Incarnation
+	How      string    // for people
+	Heard    time.Time // when this node last heard it; zero: never
+	Declared time.Time // when this node had heard nothing for a span; zero: it had not
+}
+
+// Outbox takes what a step says and finds. The caller empties it; its slices are used again.
+type Outbox struct {
+	Messages []Outgoing
+	Findings []Finding
+}
+
+// Reset empties it.
+func (o *Outbox) Reset() { o.Messages, o.Findings = o.Messages[:0], o.Findings[:0] }
+
+// Standing is a node's own right at one moment.
+type Standing struct {
+	MayHold bool
+	Until   time.Time // when the right runs out unless it is renewed; zero: never, or it is not there
+	Reason  string    // why not, when not
+	Lapsed  bool      // it is not there, and may come back under the same incarnation
+}
+
+// Peer is one node's whole part in the protocol. NewPeer makes one.
+type Peer struct {
+	self    int
+	life    uint64
+	born    time.Time
+	asked   Timing // as configured; right.timing is what is in effect
+	voices  []Voice
+	right   right
+	watches map[int]*watch
+	order   []*watch // the same, by LNN, so that equal steps send equal messages
+	number  uint64   // of questions
+	stale   bool     // the observers are to be chosen anew
+	waited  bool     // it has been long enough since the start to take those for dead of whom nothing was heard
+}
+
+// NewPeer makes the peer of a node whose agent starts now. Life is drawn at random for each start.
+func NewPeer(self int, life uint64, timing Timing, now time.Time) *Peer {
+	timing = timing.bounded()
+	return &Peer{self: self, life: life, born: now, asked: timing, right: right{timing: timing, why: "it has no incarnation yet"}, watches: map[int]*watch{}}
+}
+
+// Step is the one door in. It returns the node's right as of now, and adds to out what is to be sent and what was found.
+func (p *Peer) Step(event Event, now time.Time, out *Outbox) Standing {
+	switch e := event.(type) {
+	case *Received:
+		p.receive(e, now, out)
+	case *Due:
+		p.due(now, out)
+	case *Entered:
+		if e.Incarnation > p.right.incarnation {
+			p.choose()
+			p.right.enter(e.Incarnation, now)
+		}
+	case *Configured:
+		p.configure(e, now)
+	case *Recorded:
+		p.record(e, now, out)
+	case *Published:
+		p.published(e, now)
+	case *Told:
+		p.learn(e.LNN, e.Over, e.By, out)
+	case *Resigned:
+		p.right.lose(e.Reason)
+		p.tellAll(Message{Kind: Farewell, Subject: p.self, Incarnation: p.right.incarnation}, out)
+	default:
+		panic(fmt.Sprintf("tenure: unknown event %T", event))
+	}
+	return p.Standing(now)
+}
+
+// Standing is the right at a moment not before the last step; what ran out since is not there any more.
+func (p *Peer) Standing(now time.Time) Standing {
+	r := &p.right
+	switch {
+	case r.phase == holding && (r.until.IsZero() || r.until.After(now)):
+		return Standing{MayHold: true, Until: r.until}
+	case r.phase == holding:
+		return Standing{Reason: fmt.Sprintf("incarnation %d is about to lapse", r.incarnation), Lapsed: true}
+	}
+	return Standing{Reason: r.why, Lapsed: r.phase == lapsed}
+}
+
+// Incarnation is this node's present one, and whether it has ever had enough leases, so that a record may name it ("unleased").
+func (p *Peer) Incarnation() (incarnation Incarnation, begun bool) {
+	return p.right.incarnation, !p.right.began.IsZero()
+}
+
+// Ended reports whether the incarnation is over for good, so that another has to be drawn.
+func (p *Peer) Ended() bool { return p.right.phase == over || p.right.phase == idle }
+
+// OnRecord is what should be on record about this node: its observers and the longest span that it uses.
+func (p *Peer) OnRecord() (Observers, time.Duration) {
+	return p.right.onRecord(), max(p.right.timing.Span(), p.asked.Span())
+}
+
+// Over is the latest incarnation of a node that is known to be over.
+func (p *Peer) Over(lnn int) Incarnation {
+	if w := p.watches[lnn]; w != nil {
+		return w.over
+	}
+	return 0
+}
+
+// Quiet reports whether this node, as an observer, has heard nothing of another for its span.
+func (p *Peer) Quiet(lnn int, now time.Time) bool {
+	w := p.watches[lnn]
+	return w != nil && w.silent(now)
+}
+
+// Wake is when Due must be passed in next, at the latest.
+func (p *Peer) Wake(now time.Time) time.Time {
+	r := &p.right
+	next := now.Add(time.Second)
+	if r.phase != idle && r.phase != over {
+		next = sooner(next, r.beatDue)
+	}
+	if r.phase == holding && !r.until.IsZero() {
+		next = sooner(next, r.until)
+	}
+	for _, w := range p.order {
+		switch {
+		case w.incarnation <= w.over || w.quiet.IsZero():
+		case w.quiet.After(now):
+			next = sooner(next, w.quiet)
+		default:
+			next = sooner(next, sooner(w.hintDue, w.inquiry.due()))
+		}
+		if w.notices > 0 {
+			next = sooner(next, w.noticeDue)
+		}
+	}
+	return later(next, now)
+}
+
+// due is the end of a batch.
+func (p *Peer) due(now time.Time, out *Outbox) {
+	p.right.judge(now)
+	p.adopt(now)
+	if !p.waited && !now.Before(p.born.Add(unheardPatience)) {
+		p.waited, p.stale = true, true
+	}
+	if p.stale {
+		p.choose()
+	}
+	p.right.change(now)
+	for _, w := range p.order {
+		p.tellAgain(w, now, out)
+		if w.silent(now) {
+			p.pursue(w, now, out)
+		}
+	}
+	if b, ok := p.right.nextBeat(now); ok {
+		p.sendBeat(b, out)
+	}
+}
+
+func (p *Peer) sendBeat(b beat, out *Outbox) {
+	r := &p.right
+	m := Message{Kind: Heartbeat, Subject: p.self, Incarnation: r.incarnation, Number: b.number, Span: b.span, Interval: r.timing.Interval,
+		Lapsed: b.marked, Version: r.set.Version}
+	for _, lnn := range r.asked {
+		if m.Life = 0; b.marked {
+			m.Life = r.leases[lnn].life
+		}
+		out.Messages = append(out.Messages, Outgoing{lnn, AllNetworks, m})
+	}
+}
+
+func (p *Peer) tellAll(m Message, out *Outbox) {
+	for _, v := range p.voices {
+		if v.LNN != p.self && v.LNN != m.Subject {
+			out.Messages = append(out.Messages, Outgoing{v.LNN, AllNetworks, m})
+		}
+	}
+}
+
+// configure takes in who the nodes are and how the heartbeats should go.
+func (p *Peer) configure(e *Configured, now time.Time) {
+	p.asked = e.Timing.bounded()
+	p.voices = slices.Clone(e.Voices)
+	slices.SortFunc(p.voices, func(a, b Voice) int { return a.LNN - b.LNN })
+	p.order = slices.DeleteFunc(p.order, func(w *watch) bool { // it left, and is over; its number never comes again
+		gone := w.incarnation <= w.over && !slices.ContainsFunc(p.voices, func(v Voice) bool { return v.LNN == w.lnn })
+		if gone {
+			delete(p.watches, w.lnn)
+		}
+		return gone
+	})
+	p.adopt(now)
+	p.choose()
+}
+
+// adopt puts the configured heartbeats into effect. A longer span only when it is on record, since an observer that restarts listens
+// for the longest span in use.
+func (p *Peer) adopt(now time.Time) {
+	r := &p.right
+	if p.asked == r.timing {
+		return
+	}
+	named := r.phase == holding || r.phase == lapsed
+	if p.asked.Span() > r.timing.Span() && named && p.recordedSpan() < p.asked.Span() {
+		return
+	}
+	r.retime(p.asked, now)
+}
+
+func (p *Peer) recordedSpan() time.Duration { return p.right.recordedSpan }
+
+// choose says which observers this node should have.
+func (p *Peer) choose() {
+	p.stale = false
+	voices := make([]Voice, 0, len(p.voices))
+	for _, v := range p.voices {
+		w := p.watches[v.LNN]
+		if w == nil || w.incarnation == 0 {
+			v.Over = p.waited
+		} else {
+			v.Over = w.incarnation <= w.over
+		}
+		voices = append(voices, v)
+	}
+	wanted := ChooseObservers(p.self, voices, p.right.set.Current)
+	if !slices.Equal(wanted, p.right.wanted) {
+		p.right.wanted = wanted
+		if p.right.leases != nil {
+			p.right.follow()
+		}
+	}
+}
+
+// published is this node's knowledge of what is on record about it.
+func (p *Peer) published(e *Published, now time.Time) {
+	if e.Incarnation != p.right.incarnation {
+		return
+	}
+	p.right.recorded = max(p.right.recorded, e.Version)
+	p.right.recordedSpan = e.Span
+	p.adopt(now)
+	p.right.change(now)
+}
+
+// watchOf is the watch of a node; nil if there are too many, or the node is this one.
+func (p *Peer) watchOf(lnn int) *watch {
+	w := p.watches[lnn]
+	if w == nil && lnn > 0 && lnn != p.self && len(p.watches) < maxWatched {
+		w = &watch{lnn: lnn}
+		p.watches[lnn] = w
+		at, _ := slices.BinarySearchFunc(p.order, lnn, func(w *watch, lnn int) int { return w.lnn - lnn })
+		p.order = slices.Insert(p.order, at, w)
+	}
+	return w
+}
+
+// record takes in what is on record about another node.
+func (p *Peer) record(e *Recorded, now time.Time, out *Outbox) {
+	w := p.watchOf(e.LNN)
+	if w == nil || e.Incarnation < w.record.Incarnation || e.Incarnation == w.record.Incarnation && e.Observers.Version < w.record.Observers.Version {
+		return
+	}
+	observed := w.mine
+	w.record = *e
+	w.record.Observers = e.Observers.clone()
+	w.mine = e.Observers.has(p.self)
+	w.declared, w.hintDue, w.inquiry = time.Time{}, time.Time{}, inquiry{} // whom to ask may have changed
+	if e.Incarnation > w.incarnation {
+		p.later(w, e.Incarnation, "a later incarnation of it is on record", out)
+	}
+	if w.incarnation > w.over && (w.quiet.IsZero() || !observed) { // not heard yet: it has as long as one that was heard now
+		span, interval := w.timing(p.right.timing)
+		w.quiet = later(w.quiet, later(promised(now, span+interval), p.listens(w)))
+	}
+}
+
+// later begins a later incarnation of another node, which proves those before it over.
+func (p *Peer) later(w *watch, incarnation Incarnation, how string, out *Outbox) {
+	p.stale = true
+	before := w.over
+	finding := Finding{LNN: w.lnn, Over: incarnation - 1, How: how, Heard: w.heard, Declared: w.declared}
+	known := w.incarnation > 0
+	w.begin(incarnation)
+	if known && incarnation-1 > before {
+		out.Findings = append(out.Findings, finding)
+	}
+}
+
+// learn takes in that incarnations of a node are over.
+func (p *Peer) learn(lnn int, gone Incarnation, how string, out *Outbox) {
+	p.stale = true
+	if lnn == p.self {
+		if gone >= p.right.incarnation && gone > 0 {
+			p.right.lose(fmt.Sprintf("incarnation %d is over: %s", p.right.incarnation, how))
+		}
+		return
+	}
+	w := p.watchOf(lnn)
+	if w == nil || gone <= w.over {
+		return
+	}
+	out.Findings = append(out.Findings, Finding{LNN: lnn, Over: gone, How: how, Heard: w.heard, Declared: w.declared})
+	w.over = gone
+	w.incarnation = max(w.incarnation, gone)
+	if w.incarnation <= gone {
+		w.declared, w.hintDue, w.inquiry, w.quiet = time.Time{}, time.Time{}, inquiry{}, time.Time{}
+	}
+}
+
+// listens is until when this node, which has just started, neither acknowledges nor confirms a node: it may have done either before
+// it started ("restart-acknowledges", "restart-declares").
+func (p *Peer) listens(w *watch) time.Time {
+	span, interval := max(p.asked.Span(), p.right.timing.Span()), max(p.asked.Interval, p.right.timing.Interval)
+	if w != nil {
+		span, interval = max(span, w.span, w.record.Span), max(interval, w.interval)
+	}
+	return promised(p.born, span+interval)
+}
