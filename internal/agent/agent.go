@@ -1,7 +1,7 @@
 // Package agent is one node: it assembles the rooms and owns their lifetimes.
 //
-// One agent runs on each node. It keeps a replica of the store by one watch, keeps this node's right to hold (tenancy),
-// observes the others (watchtower), puts addresses on interfaces (applier), answers names (answers), and lets the loop turn
+// One agent runs on each node. It keeps a replica of the store by one watch, keeps this node's right to hold and observes the
+// others (tenancy), puts addresses on interfaces (applier), answers names (answers), and lets the loop turn
 // what is known into what is done, by the pure decisions of steering. It serves the local API on a Unix socket and the other
 // nodes over mutual TLS.
 //
@@ -43,6 +43,7 @@ import (
 	"github.com/holdfast/holdfast/internal/load"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/store"
+	"github.com/holdfast/holdfast/internal/tenure/datagram"
 	"github.com/holdfast/holdfast/internal/verdict"
 )
 
@@ -90,7 +91,6 @@ type Agent struct {
 	seat     *seat
 	edges    edges
 	tenancy  *tenancy
-	tower    *watchtower
 	peers    *peers
 	applier  *applier
 	hooks    *hookRelay
@@ -117,9 +117,8 @@ type Agent struct {
 type edges struct {
 	kernel    kernel
 	announcer address.Announcer
-	asks      peerAsker                                             // the other nodes, asked for a span
-	confirms  peerConfirmer                                         // and for a confirmation
-	held      heldAsker                                             // and for what is on their interfaces
+	wire      wire                                                  // heartbeats
+	held      heldAsker                                             // the other nodes, asked for what is on their interfaces
 	checks    checkAsker                                            // and how their own checks stand
 	names     func(answered func(dns.Told)) names                   // the server that answers names
 	runner    func(verdict.Options) *verdict.Runner                 // what runs this node's checks
@@ -256,12 +255,19 @@ func (a *Agent) openEdges() (edges, func(), error) {
 		kernel.Close()
 		return edges{}, nil, fmt.Errorf("opening a raw socket for announcements: %w", err)
 	}
+	heartbeats, err := a.openHeartbeats()
+	if err != nil {
+		announcer.Close()
+		kernel.Close()
+		return edges{}, nil, err
+	}
 	closeAll := func() {
+		_ = heartbeats.Close()
 		announcer.Close()
 		kernel.Close()
 	}
 	return edges{
-		kernel: kernel, announcer: announcer, asks: a.peers, confirms: a.peers, held: a.peers, checks: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
+		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
 		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, site: askSite,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
@@ -269,6 +275,16 @@ func (a *Agent) openEdges() (edges, func(), error) {
 			})
 		},
 	}, closeAll, nil
+}
+
+// openHeartbeats binds the sockets of the heartbeats, one for each address of this node in the cluster's networks.
+func (a *Agent) openHeartbeats() (*datagram.Link, error) {
+	options := datagram.Options{Self: a.self.LNN, Logger: a.log, Registerer: a.registry, Now: a.now, Realtime: true}
+	copy(options.Key[:], a.identity.Derive("heartbeats"))
+	for _, addr := range a.self.Addresses[:min(len(a.self.Addresses), datagram.MaxNetworks)] {
+		options.Local = append(options.Local, netip.AddrPortFrom(addr, HeartbeatPort))
+	}
+	return datagram.Open(options)
 }
 
 // movingAddress says which addresses may move: those of dynamic pools, and service addresses.

@@ -185,9 +185,6 @@ func (s nodeService) commitPool(ctx context.Context, v *view, p steering.Proposa
 		return 0, err
 	}
 	txn := store.Txn{If: []store.Condition{{Key: poolKey(p.Pool), Revision: v.poolRevisions[p.Pool]}, {Key: keyConfig, Revision: v.configRevision}}, Then: []store.Op{put}}
-	for _, lnn := range p.Absent {
-		txn.If = append(txn.If, store.Condition{Key: memberKey(lnn)})
-	}
 	for _, lnn := range p.Trusted {
 		trust, err := store.PutOp(trustKey(lnn), trustRecord{Incarnation: v.world.Nodes[lnn].Incarnation, By: s.self.Name, At: time.Now()}, 0)
 		if err != nil {

@@ -21,7 +21,7 @@ const healthTimeout = 600 * time.Millisecond
 func (s nodeService) Status(ctx context.Context, _ *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error) {
 	status := &holdfastv1.StatusResponse{
 		Cluster: s.identity.Cluster, Node: s.self.Name, Lnn: int32(s.self.LNN), Version: s.options.Version,
-		Problems: problemMessages(s.self.Name, s.board.List()), FailureDetection: failureDetection(s.tenancy.Span()),
+		Problems: problemMessages(s.self.Name, s.board.List()), FailureDetection: failureDetection(s.tenancy.Timing()),
 		At: stamp(time.Now()), Started: stamp(s.started),
 	}
 	v := s.view.Load()
@@ -53,7 +53,7 @@ func (l *loop) serving(v *view) string {
 	if v.applied.generation != v.generation {
 		return "this node is just putting a change on its interfaces"
 	}
-	if l.tenancy.StoreSilentFor() > 2*l.tenancy.Span().lease() {
+	if l.tenancy.StoreSilentFor() > storeSilence {
 		return "the store does not answer"
 	}
 	for _, id := range v.world.Config.Pools() {
@@ -158,17 +158,16 @@ func (s nodeService) storeStatus(ctx context.Context, v *view) *holdfastv1.Store
 	return status
 }
 
-// failureDetection says how a death is noticed and what gap that gives. The store looks for ended leases twice a second, and its
-// own election takes up to a second.
-func failureDetection(s span) *holdfastv1.FailureDetection {
-	soonest, latest := s.lease()-s.renewEvery(), s.lease()+500*time.Millisecond
-	worst := 2*s.lease() + 600*time.Millisecond
+// failureDetection says how a death is noticed and what gap that gives: the last heartbeat may have gone just before it, and the
+// observers ask each other once.
+func failureDetection(t tenure.Timing) *holdfastv1.FailureDetection {
+	const around = 20 * time.Millisecond // a round trip, the take, and the first announcement
+	soonest, latest := t.Span()-t.Interval, t.Span()+around
 	return &holdfastv1.FailureDetection{
-		Method: "store lease", IntervalMs: s.renewEvery().Milliseconds(), Multiplier: int32(s.lease() / s.renewEvery()), SpanMs: s.lease().Milliseconds(),
-		GapMsTypical: ((soonest + latest) / 2).Milliseconds(), GapMsMax: worst.Milliseconds(),
-		Text: fmt.Sprintf("A node renews a lease of %s in the store four times in that time. When it dies, the store notices %s to %s later, "+
-			"the other nodes confirm it within a round trip, and its successors take its addresses. When the dead node led the store, "+
-			"an election comes first and every lease begins anew: up to %s.", s.lease(), soonest, latest, worst),
+		Method: "heartbeat", IntervalMs: t.Interval.Milliseconds(), Multiplier: int32(t.Multiplier), SpanMs: t.Span().Milliseconds(),
+		GapMsTypical: ((soonest + latest) / 2).Milliseconds(), GapMsMax: latest.Milliseconds(),
+		Text: fmt.Sprintf("A node sends heartbeats every %s. When %s have passed without one, its observers declare it, confirm that to each other "+
+			"within a round trip, and its successors take its addresses: %s to %s after its death.", t.Interval, t.Span(), soonest, latest),
 	}
 }
 

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,15 +36,11 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
 		moveFrom: map[netip.Addr]moveEnds{}, reported: map[int]string{},
 	}
-	others := otherNodes(config, a.self.LNN)
 	a.peers.SetNodes(config.Nodes)
-	a.tower = newWatchtower(a.self.LNN, spanOf(config.Settings), a.now, a.log)
-	a.tower.peers, a.tower.found, a.tower.others = e.confirms, a.foundDown, others
-	a.tenancy = &tenancy{
-		lnn: a.self.LNN, peers: e.asks, now: a.now, log: a.log, silence: a.silence, changed: a.loop.note, draw: a.draw,
-		wake: make(chan struct{}, 1), others: others, span: spanOf(config.Settings),
-		member: memberRecord{Name: a.self.Name, Version: a.options.Version, LeaseMS: spanOf(config.Settings).lease().Milliseconds()},
-	}
+	a.tenancy = newTenancy(a.self.LNN, newLife(), timingOf(config.Settings), a.now)
+	a.tenancy.wire, a.tenancy.log, a.tenancy.silence, a.tenancy.changed = e.wire, a.log, a.silence, a.loop.note
+	a.tenancy.found, a.tenancy.draw = a.foundOver, a.draw
+	a.tenancy.Configure(config)
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
 	a.clients = newClients(a, e)
 	a.applier = &applier{
@@ -103,13 +101,24 @@ func (a *Agent) silence(reason string) {
 	}
 }
 
-func (a *Agent) foundDown(lnn int, over tenure.Incarnation, took time.Duration) {
-	name := "node " + strconv.Itoa(lnn)
+// newLife is a number that no other start of this node has had.
+func newLife() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}
+
+// foundOver writes down that incarnations of another node are over. The tenancy wakes the loop.
+func (a *Agent) foundOver(f tenure.Finding) {
+	name := "node " + strconv.Itoa(f.LNN)
 	if v := a.view.Load(); v != nil {
-		name = nameOf(v.world, lnn)
+		name = nameOf(v.world, f.LNN)
 	}
-	a.event("node.found-down", name, fmt.Sprintf("incarnation %d of %s is down: a majority confirmed it within %s", over, name, took.Round(time.Millisecond)), nil)
-	a.loop.note()
+	message := fmt.Sprintf("incarnation %d of %s is down: %s", f.Over, name, f.How)
+	if !f.Heard.IsZero() {
+		message += fmt.Sprintf("; last heard %s ago", a.now().Sub(f.Heard).Round(time.Millisecond))
+	}
+	a.event("node.found-down", name, message, nil)
 }
 
 // applied tells what a wish did to the interfaces.
@@ -260,9 +269,16 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("the site's DNS", void(a.watchSites))
 	run("connections of clients", void(a.clients.follow))
 	run("waking clients", void(a.clients.tickler.Run))
-	// The right to hold outlives everything that could put an address on an interface: the lease is given back last.
+	// The right to hold outlives everything that could put an address on an interface: it is given up last.
 	holding, release := context.WithCancel(context.WithoutCancel(running))
-	var held sync.WaitGroup
+	beating, still := context.WithCancel(context.WithoutCancel(running))
+	var held, beats sync.WaitGroup
+	beats.Go(func() {
+		if err := a.edges.wire.Serve(beating, a.tenancy); err != nil && beating.Err() == nil {
+			failed <- fmt.Errorf("heartbeats: %w", err)
+		}
+	})
+	beats.Go(func() { a.tenancy.keepSilent(beating) })
 	held.Go(func() { a.tenancy.Run(holding) })
 	run("the loop", func(ctx context.Context) error {
 		a.loop.run(ctx, a.store.Watch(ctx, "", 0))
@@ -285,6 +301,8 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	a.leaveGuard()
 	release()
 	held.Wait()
+	still()
+	beats.Wait()
 	return err
 }
 

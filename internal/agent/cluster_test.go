@@ -32,7 +32,7 @@ import (
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/store/storetest"
-	"github.com/holdfast/holdfast/internal/tenure"
+	"github.com/holdfast/holdfast/internal/tenure/datagram/datagramtest"
 )
 
 // testCluster is whole agents in one synctest bubble: their loops, tenancies, observers and reconcilers are the real ones; the
@@ -43,6 +43,7 @@ type testCluster struct {
 	id     store.ClusterID
 	config *cluster.Config
 	nodes  map[int]*testNode
+	beats  *datagramtest.Network
 	net    sync.Mutex
 	cut    map[[2]int]bool // pairs that cannot reach each other
 
@@ -57,6 +58,12 @@ func (c *testCluster) sever(a, b int, on bool) {
 	c.net.Lock()
 	defer c.net.Unlock()
 	c.cut[[2]int{a, b}], c.cut[[2]int{b, a}] = on, on
+	turn := c.beats.Heal
+	if on {
+		turn = c.beats.Cut
+	}
+	turn(a, b)
+	turn(b, a)
 }
 
 func (c *testCluster) severed(a, b int) bool {
@@ -105,7 +112,10 @@ func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &testCluster{t: t, store: storetest.New(nil), config: config, nodes: map[int]*testNode{}, cut: map[[2]int]bool{}}
+		c := &testCluster{t: t, store: storetest.New(nil), config: config, nodes: map[int]*testNode{}, cut: map[[2]int]bool{}, beats: datagramtest.NewNetwork(1)}
+		c.beats.Delay(func(p datagramtest.Packet) time.Duration {
+			return 100*time.Microsecond + time.Duration(p.Random.IntN(100))*time.Microsecond
+		})
 		founder := c.store.Connect()
 		if c.id, err = store.Found(t.Context(), founder, "test"); err != nil {
 			t.Fatal(err)
@@ -139,7 +149,7 @@ func (c *testCluster) start(lnn int) {
 		self: node, board: &problem.Board{}, registry: prometheus.NewRegistry(), events: newEventLog(), peers: &peers{self: node, connect: func(cluster.Node) (*api.PeerClient, error) { return nil, errCut }},
 	}
 	e := edges{
-		kernel: n.kernel, announcer: n.link, asks: asker{c, lnn}, confirms: asker{c, lnn}, held: asker{c, lnn}, checks: asker{c, lnn}, runner: c.runner(lnn),
+		kernel: n.kernel, announcer: n.link, wire: c.beats.Join(lnn, time.Now), held: asker{c, lnn}, checks: asker{c, lnn}, runner: c.runner(lnn),
 		names:   func(func(dns.Told)) names { return n.names },
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
@@ -155,6 +165,7 @@ func (c *testCluster) start(lnn int) {
 	c.net.Unlock()
 	go func() {
 		defer close(ended)
+		defer a.edges.wire.Close()
 		defer power()
 		a.useStore(store.Guard(n.store, c.id, a.board))
 		if err := a.seed(asked, config); err != nil {
@@ -169,11 +180,25 @@ func (c *testCluster) start(lnn int) {
 // kill is a power failure: nothing of the node runs on, and its kernel has nothing.
 func (c *testCluster) kill(lnn int) {
 	n := c.nodes[lnn]
-	n.store.Cut(true) // a dead node does not give its lease back
-	n.power()
-	<-n.ended
+	c.end(lnn)
 	n.kernel = linktest.New(linktest.Ethernet(2, "eth0"))
 	n.sockets = c.socketsOf(lnn)
+}
+
+// end ends a node's agent at once: it says nothing to anybody any more.
+func (c *testCluster) end(lnn int) {
+	n := c.nodes[lnn]
+	n.store.Cut(true)
+	for other := range c.nodes {
+		c.beats.Cut(lnn, other)
+	}
+	n.power()
+	<-n.ended
+	for other := range c.nodes {
+		if !c.severed(lnn, other) {
+			c.beats.Heal(lnn, other)
+		}
+	}
 }
 
 func (c *testCluster) socketsOf(lnn int) *testSockets {
@@ -205,32 +230,6 @@ func (a asker) reach(to int) (*Agent, error) {
 		return nil, errCut
 	}
 	return agent, nil
-}
-
-func (a asker) Acknowledge(_ context.Context, lnn int, incarnation tenure.Incarnation, span time.Duration) (tenure.Answer, error) {
-	agent, err := a.reach(lnn)
-	if err != nil {
-		return tenure.Answer{}, err
-	}
-	return agent.tower.Acknowledge(a.from, incarnation, span), nil
-}
-
-func (a asker) Confirm(ctx context.Context, observer, lnn int, incarnation tenure.Incarnation) (tenure.Answer, error) {
-	agent, err := a.reach(observer)
-	if err != nil {
-		return tenure.Answer{}, err
-	}
-	return agent.tower.Confirm(ctx, lnn, incarnation), nil
-}
-
-// Alive waits for a node that cannot be reached, as one does for an answer that does not come.
-func (a asker) Alive(ctx context.Context, lnn int, incarnation tenure.Incarnation) (bool, error) {
-	agent, err := a.reach(lnn)
-	if err != nil {
-		<-ctx.Done()
-		return false, err
-	}
-	return agent.tenancy.HoldsUnder(incarnation), nil
 }
 
 func (a asker) Held(_ context.Context, lnn int) interfaces {
@@ -386,14 +385,16 @@ func testLogger(t *testing.T, lnn int) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", lnn)
 }
 
+func spanOf(c *testCluster) time.Duration { return timingOf(c.config.Settings).Span() }
+
 func TestDeathOfANode(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *testCluster) {
 		before := c.snapshot()
 		c.kill(2)
 		died := time.Now()
 		c.eventually("4, 4, 4 on the survivors", func() bool { return c.spreadIs(4, 0, 4, 4) })
-		if gap := time.Since(died); gap > 2*shortestLease {
-			t.Errorf("in virtual time it took %s, more than twice the lease", gap)
+		if gap := time.Since(died); gap > spanOf(c)+50*time.Millisecond {
+			t.Errorf("in virtual time it took %s; the span is %s", gap, spanOf(c))
 		}
 		for addr, lnn := range c.snapshot() {
 			if old := before[addr]; old != 2 && old != 0 && old != lnn {
@@ -417,7 +418,7 @@ func TestAnOrderlyStopHandsOverFirst(t *testing.T) {
 			t.Errorf("it left %v on its interface", left)
 		}
 		c.eventually("4 each on the others", func() bool { return c.spreadIs(4, 4, 0, 4) })
-		if gap := time.Since(began); gap > shortestLease {
+		if gap := time.Since(began); gap > 200*time.Millisecond {
 			t.Errorf("handing over took %s: it waited for the lease", gap)
 		}
 	})
@@ -455,9 +456,7 @@ func TestReport4IsolatedOwnerLetsGoBeforeAnybodyTakes(t *testing.T) {
 func TestReport4StaleAddressesGoAtStart(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *testCluster) {
 		n := c.nodes[1]
-		n.store.Cut(true)
-		n.power() // the agent dies, its kernel keeps the addresses for their lifetime
-		<-n.ended
+		c.end(1) // the agent dies, its kernel keeps the addresses for their lifetime
 		stale := netip.MustParsePrefix("10.0.0.100/32")
 		for _, err := range n.kernel.Apply([]link.Operation{{Verb: link.Add, Object: link.Address{Interface: "eth0", Prefix: stale, Valid: link.Forever, Preferred: link.Forever}}}) {
 			if err != nil && !errors.Is(err, link.ErrExists) {

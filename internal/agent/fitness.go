@@ -182,8 +182,8 @@ func (l *loop) ownReport() memberRecord {
 	report := memberRecord{
 		Name: l.self.Name, Version: l.options.Version, Ready: l.ready(), Leaving: l.leaving.Load(),
 		Faults: faults, PoolFaults: l.poolFaults(), OutageMS: past.outage.Milliseconds(),
-		HoldDownMS: past.holdDown.Milliseconds(), LeaseMS: l.tenancy.Span().lease().Milliseconds(),
-		Waiting: l.waiting(), StateSinceMS: l.ownStateSince(),
+		HoldDownMS: past.holdDown.Milliseconds(),
+		Waiting:    l.waiting(), StateSinceMS: l.ownStateSince(),
 	}
 	report.StoreMember, report.StoreFault = l.seat.says()
 	if l.applier.Last().generation == l.generation {

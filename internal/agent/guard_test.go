@@ -16,27 +16,31 @@ func TestDeadlineIsHandedOver(t *testing.T) {
 	start := time.Unix(1000, 0)
 	now := start
 	var heard []int64
-	silencedAfter := -1
-	keeper := &tenancy{
-		now: func() time.Time { return now }, changed: func() {}, silence: func(string) { silencedAfter = len(heard) },
-		handOver: func(deadline int64) { heard = append(heard, deadline) },
-		holder:   tenure.NewHolder(7, []int{2, 3}, leaseMargin),
-	}
-	step := func(event tenure.HolderEvent) int64 {
-		keeper.step(event, now)
+	keeper := newTenancy(1, 5, tenure.Timing{Interval: 100 * time.Millisecond, Multiplier: 3}, func() time.Time { return now })
+	keeper.changed, keeper.found = func() {}, func(tenure.Finding) {}
+	keeper.handOver = func(deadline int64) { heard = append(heard, deadline) }
+	keeper.step(&tenure.Configured{Timing: keeper.timing, Voices: []tenure.Voice{{LNN: 1}, {LNN: 2}, {LNN: 3}}}, now)
+	keeper.step(&tenure.Entered{Incarnation: 7}, now)
+	acknowledged := func(number uint64) int64 {
+		m := tenure.Message{Kind: tenure.Acknowledgement, Subject: 1, Incarnation: 7, Number: number, Life: 9}
+		keeper.step(&tenure.Received{Message: &m, From: 2, Arrived: now}, now)
 		return keeper.deadline.Load()
 	}
-	first := step(tenure.LeaseRenewed{Sent: start, TTL: time.Second})
-	step(tenure.Tick{})
-	now = start.Add(250 * time.Millisecond)
-	second := step(tenure.LeaseRenewed{Sent: now, TTL: time.Second})
+	keeper.step(dueNow, now)
+	first := acknowledged(1)
+	now = start.Add(100 * time.Millisecond)
+	keeper.step(dueNow, now)
+	second := acknowledged(2)
 	now = start.Add(time.Hour)
-	step(tenure.Tick{})
+	if len(keeper.silences) != 0 {
+		t.Error("it was silenced although it holds")
+	}
+	keeper.step(dueNow, now)
 	if want := []int64{first, second, 0}; !slices.Equal(heard, want) || first <= start.UnixNano() || second <= first {
 		t.Errorf("the guard heard %v, want %v", heard, want)
 	}
-	if silencedAfter != 3 {
-		t.Errorf("the node was silenced when the guard had heard %d deadlines, want all 3", silencedAfter)
+	if len(keeper.silences) != 1 {
+		t.Error("its right ran out and it was not silenced")
 	}
 }
 

@@ -116,19 +116,18 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 	members := maps.Clone(l.replica.members)
 	revision := l.replica.configRevision
 	l.replica.apply(batch, l.now())
-	for lnn, old := range members {
-		if _, present := l.replica.members[lnn]; !present && lnn != l.self.LNN {
-			l.tower.Inquire(ctx, lnn, old.record.Incarnation)
-		} else if !present {
-			l.tenancy.Vanished(old.record.Incarnation)
+	for lnn, entry := range l.replica.members {
+		if lnn != l.self.LNN && entry.revision != members[lnn].revision {
+			l.tenancy.Recorded(lnn, entry.record)
 		}
 	}
-	for lnn, entry := range l.replica.members {
-		l.tower.Stop(lnn)
-		l.tower.Saw(lnn, entry.record.Incarnation)
-		if entry.record.Incarnation > 1 {
-			l.tower.Learn(lnn, entry.record.Incarnation-1)
+	for lnn, gone := range l.replica.gone {
+		if gone.record.Over && lnn != l.self.LNN && gone.incarnation > l.tenancy.Down(lnn) {
+			l.tenancy.Recorded(lnn, gone.record)
 		}
+	}
+	if _, present := l.replica.members[l.self.LNN]; !present && members[l.self.LNN].revision > 0 {
+		l.tenancy.Vanished()
 	}
 	if l.replica.configRevision != revision {
 		l.configChanged()
@@ -139,24 +138,12 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 // configChanged puts a new configuration into effect in the rooms that hold a part of it.
 func (l *loop) configChanged() {
 	config := l.replica.config
-	others := otherNodes(config, l.self.LNN)
-	l.tenancy.Configure(others, spanOf(config.Settings))
-	l.tower.SetOthers(others)
+	l.tenancy.Configure(config)
 	l.peers.SetNodes(config.Nodes)
 	l.keepConfig(config)
 	l.tellGuard(config)
 	l.since.forget(config)
 	l.event("config.applied", "cluster", fmt.Sprintf("configuration of revision %d is in effect", l.replica.configRevision), nil)
-}
-
-func otherNodes(config *cluster.Config, self int) []int {
-	var others []int
-	for _, node := range config.Nodes {
-		if node.LNN != self {
-			others = append(others, node.LNN)
-		}
-	}
-	return others
 }
 
 // noteLoad says that a sample came in. Many come together; the names see them a moment later, and nothing else is looked at.
@@ -193,6 +180,7 @@ func (l *loop) evaluate(ctx context.Context) {
 		return
 	}
 	now := l.now()
+	l.noteOver(ctx, now)
 	w := l.world(now)
 	silences := l.applier.reconciler.Silences() // before the right is looked at: one that ends from here on ends the wish, too
 	standing, incarnation := l.tenancy.Standing(), l.tenancy.Incarnation()
@@ -232,7 +220,7 @@ func (l *loop) world(now time.Time) *steering.World {
 	}
 	for lnn, gone := range l.replica.gone {
 		node := w.Nodes[lnn]
-		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, l.tower.Down(lnn), gone.left
+		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, l.tenancy.Down(lnn), gone.left
 		w.Nodes[lnn] = node
 	}
 	if standing := l.tenancy.Standing(); !standing.MayHold && l.tenancy.Incarnation() > 0 {
@@ -257,8 +245,7 @@ func (l *loop) unseenOutages(w *steering.World) {
 	}
 }
 
-// unseenOwners finds owners on record whose node this agent has never seen: it was down before this agent started, so nobody
-// told it. They are asked about like any other.
+// unseenOwners finds owners on record whose node has no report, or one of an earlier life.
 func (l *loop) unseenOwners(w *steering.World) {
 	latest := map[int]tenure.Incarnation{}
 	for _, record := range w.Pools {
@@ -271,19 +258,17 @@ func (l *loop) unseenOwners(w *steering.World) {
 	}
 	delete(latest, 0) // nobody
 	for lnn, incarnation := range latest {
-		l.tower.Saw(lnn, incarnation)
 		node := w.Nodes[lnn]
-		if node.Present || lnn == l.self.LNN || incarnation <= l.tower.Down(lnn) {
+		if node.Present || lnn == l.self.LNN || incarnation <= l.tenancy.Down(lnn) {
 			continue
 		}
 		if incarnation > node.Incarnation {
 			node.LNN, node.Incarnation = lnn, incarnation
 			w.Nodes[lnn] = node
 		}
-		l.tower.Inquire(l.ctx, lnn, incarnation)
 	}
 	for lnn, node := range w.Nodes {
-		if over := l.tower.Down(lnn); !node.Present && over > 0 {
+		if over := l.tenancy.Down(lnn); !node.Present && over > 0 {
 			node.Over = over
 			node.Incarnation = max(node.Incarnation, over)
 			w.Nodes[lnn] = node
@@ -296,7 +281,7 @@ func (l *loop) presentNode(node steering.Node, lnn int, entry memberEntry) steer
 	r := entry.record
 	node.LNN, node.Name, node.Present, node.Incarnation, node.Ready, node.Leaving = lnn, r.Name, true, r.Incarnation, r.Ready, r.Leaving
 	node.Waiting = r.Waiting
-	node.Over = r.Incarnation - 1 // what was found Down and yet came back under a lease is judged by that lease
+	node.Over = max(r.Incarnation-1, l.tenancy.Down(lnn))
 	node.Faults, node.PoolFaults = r.Faults, map[cluster.PoolID]string{}
 	node.FitSince, node.Outage, node.HoldDown = entry.fitSince, time.Duration(r.OutageMS)*time.Millisecond, time.Duration(r.HoldDownMS)*time.Millisecond
 	node.Trusted = l.replica.trusts[lnn].Incarnation == r.Incarnation

@@ -122,7 +122,7 @@ func firstFew(addrs []netip.Addr) string {
 }
 
 // allWell is why a node is up of which nothing bad is known.
-const allWell = "its lease in the store is live and its checks pass"
+const allWell = "its heartbeats are acknowledged and its checks pass"
 
 // nodeState is the one word for a node, and why. A node is unfit when no pool may give it anything; one that is left out of some of
 // its pools alone is up, and the reason says so.
@@ -135,9 +135,9 @@ func nodeState(w *steering.World, node steering.Node) (state, why string) {
 	case !node.Present && node.Left:
 		return "down", fmt.Sprintf("its agent was stopped in an orderly way and handed over what it held; incarnation %d is over", node.Incarnation)
 	case !node.Present && node.Over >= node.Incarnation:
-		return "down", fmt.Sprintf("its lease ended and a majority of the other nodes has given up incarnation %d", node.Incarnation)
+		return "down", fmt.Sprintf("its heartbeats stopped and a majority of its observers has given up incarnation %d", node.Incarnation)
 	case !node.Present:
-		return "unknown", "its lease in the store is gone; the other nodes are being asked"
+		return "unknown", "it has not reported yet since this agent started"
 	case !configuredNode(w, node.LNN) || node.Lapsed != "":
 		return "unfit", w.Unfit(cluster.Member{LNN: node.LNN})
 	case node.Draining:
@@ -174,7 +174,7 @@ func fitness(w *steering.World, node steering.Node) (state, why string) {
 	configured, _ := w.Config.Node(node.LNN)
 	switch {
 	case len(out) > 0 && in:
-		return "up", "its lease in the store is live, but it is left out " + strings.Join(firstTexts(out), "; ")
+		return "up", "its heartbeats are acknowledged, but it is left out " + strings.Join(firstTexts(out), "; ")
 	case len(out) > 0:
 		return "unfit", strings.Join(firstTexts(out), "; ")
 	case !in: // a member of no pool may still host service addresses

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/identity"
-	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // peers are the other nodes as this one calls them. It is safe for concurrent use.
@@ -92,49 +90,6 @@ func (p *peers) all() []int {
 	return lnns
 }
 
-// Acknowledge asks a node to acknowledge this one for a span.
-func (p *peers) Acknowledge(ctx context.Context, lnn int, incarnation tenure.Incarnation, span time.Duration) (tenure.Answer, error) {
-	client, err := p.of(lnn)
-	if err != nil {
-		return tenure.Answer{}, err
-	}
-	answer, err := client.Acknowledge(ctx, &holdfastv1.AcknowledgeRequest{
-		Node: p.self.Name, Incarnation: &holdfastv1.Incarnation{Start: uint64(incarnation)}, SpanMs: span.Milliseconds(),
-	})
-	if err != nil {
-		return tenure.Answer{}, err
-	}
-	return tenure.Answer{Yes: answer.Granted, Reason: answer.Reason, Final: answer.Final}, nil
-}
-
-// Confirm asks a node whether it has given up an incarnation of another.
-func (p *peers) Confirm(ctx context.Context, observer, lnn int, incarnation tenure.Incarnation) (tenure.Answer, error) {
-	client, err := p.of(observer)
-	if err != nil {
-		return tenure.Answer{}, err
-	}
-	answer, err := client.Confirm(ctx, &holdfastv1.ConfirmRequest{
-		Lnn: int32(lnn), Incarnation: &holdfastv1.Incarnation{Start: uint64(incarnation)},
-	})
-	if err != nil {
-		return tenure.Answer{}, err
-	}
-	return tenure.Answer{Yes: answer.Confirmed, Reason: answer.Reason}, nil
-}
-
-// Alive asks a node itself whether it is of an incarnation and may hold.
-func (p *peers) Alive(ctx context.Context, lnn int, incarnation tenure.Incarnation) (bool, error) {
-	client, err := p.of(lnn)
-	if err != nil {
-		return false, err
-	}
-	answer, err := client.Alive(ctx, &holdfastv1.AliveRequest{Incarnation: &holdfastv1.Incarnation{Start: uint64(incarnation)}})
-	if err != nil {
-		return false, err
-	}
-	return answer.Holds, nil
-}
-
 // Hook runs one phase of the hooks on another node.
 func (p *peers) Hook(ctx context.Context, lnn int, phase cluster.HookPhase, addr netip.Addr, from, to cluster.Member) (string, error) {
 	client, err := p.of(lnn)
@@ -170,39 +125,6 @@ func (s peerService) caller(ctx context.Context) (cluster.Node, error) {
 		}
 	}
 	return cluster.Node{}, api.Forbidden("node %q is not in the configuration that this node has", name)
-}
-
-func (s peerService) Acknowledge(ctx context.Context, r *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error) {
-	node, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if r.Node != node.Name {
-		return nil, api.Forbidden("%s cannot ask for %s", node.Name, r.Node)
-	}
-	answer := s.tower.Acknowledge(node.LNN, tenure.Incarnation(r.Incarnation.GetStart()), time.Duration(r.SpanMs)*time.Millisecond)
-	return &holdfastv1.AcknowledgeResponse{Granted: answer.Yes, SpanMs: r.SpanMs, Reason: answer.Reason, Final: answer.Final}, nil
-}
-
-func (s peerService) Confirm(ctx context.Context, r *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error) {
-	node, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lnn := int(r.Lnn)
-	if lnn < 1 || lnn == s.self.LNN || lnn == node.LNN {
-		return nil, api.Invalid("%d is not the number of a third node", lnn)
-	}
-	answer := s.tower.Confirm(ctx, lnn, tenure.Incarnation(r.Incarnation.GetStart()))
-	return &holdfastv1.ConfirmResponse{Confirmed: answer.Yes, Reason: answer.Reason}, nil
-}
-
-// Alive says whether this node may hold under an incarnation.
-func (s peerService) Alive(ctx context.Context, r *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error) {
-	if _, err := s.caller(ctx); err != nil {
-		return nil, err
-	}
-	return &holdfastv1.AliveResponse{Holds: s.tenancy.HoldsUnder(tenure.Incarnation(r.Incarnation.GetStart()))}, nil
 }
 
 func (s peerService) Hook(ctx context.Context, r *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {

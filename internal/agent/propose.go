@@ -15,8 +15,43 @@ import (
 // letGo completes the moves away from this node whose addresses are off its interfaces.
 func (l *loop) letGo(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
 	for _, letting := range steering.LetGo(w, incarnation, steering.OnInterfaces{Held: last.held, Left: last.left}, now) {
-		l.writeRecord(ctx, letting.Pool, letting.Record, nil, nil)
+		l.writeRecord(ctx, letting.Pool, letting.Record, nil)
 	}
+}
+
+// noteOver takes in whose incarnations have been found over since, and has the store say so, so that whoever starts later knows.
+func (l *loop) noteOver(ctx context.Context, now time.Time) {
+	for lnn, entry := range l.replica.members {
+		if lnn != l.self.LNN && entry.record.Incarnation <= l.tenancy.Down(lnn) {
+			l.replica.bury(lnn, now)
+		}
+	}
+	for lnn, gone := range l.replica.gone {
+		key := memberKey(lnn)
+		if !l.turn(key, gone.revision > 0 && l.tenancy.Standing().MayHold, time.Duration(l.rank())*rankStep, now) {
+			continue
+		}
+		if !l.writer.Ready(key, l.replica.revision) {
+			l.wakeIn(retryAfter)
+			continue
+		}
+		record := gone.record
+		record.Over = true
+		if op, err := store.PutOp(key, record, 0); err == nil {
+			l.writer.Write(ctx, key, store.Txn{If: []store.Condition{{Key: key, Revision: gone.revision}}, Then: []store.Op{op}}, nil)
+		}
+	}
+}
+
+// rank is this node's turn among those that live: how many have a smaller number.
+func (l *loop) rank() int {
+	rank := 0
+	for lnn := range l.replica.members {
+		if lnn < l.self.LNN {
+			rank++
+		}
+	}
+	return rank
 }
 
 // proposePools writes what the records of the pools should become, when it is this node's turn.
@@ -37,7 +72,7 @@ func (l *loop) proposePools(ctx context.Context, w *steering.World, now time.Tim
 		if !l.turn(poolKey(id), ok, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
 			continue
 		}
-		l.writeRecord(ctx, id, proposal.Record, proposal.Absent, l.outageOps(w, proposal))
+		l.writeRecord(ctx, id, proposal.Record, l.outageOps(w, proposal))
 	}
 }
 
@@ -59,16 +94,14 @@ func (l *loop) turn(key string, wanted bool, after time.Duration, now time.Time)
 	return true
 }
 
-// writeRecord writes a pool's record on the condition that it is still the one that the decision saw, and that the nodes whose
-// addresses are taken over still have no lease.
-func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure.Record, absent []int, more []store.Op) {
+// writeRecord writes a pool's record on the condition that it is still the one that the decision saw.
+func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure.Record, more []store.Op) {
 	key := poolKey(id)
 	if !l.writer.Ready(key, l.replica.revision) {
 		l.wakeIn(retryAfter)
 		return
 	}
 	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.pools[id].revision}, l.sameConfig()}, Then: more}
-	txn.If = append(txn.If, l.absent(absent)...)
 	if len(record) == 0 {
 		txn.Then = append(txn.Then, store.Delete{Key: key})
 	} else if op, err := store.PutOp(key, record, 0); err == nil {
@@ -83,18 +116,10 @@ func (l *loop) sameConfig() store.Condition {
 	return store.Condition{Key: keyConfig, Revision: l.replica.configSeen}
 }
 
-func (l *loop) absent(lnns []int) []store.Condition {
-	var conditions []store.Condition
-	for _, lnn := range lnns {
-		conditions = append(conditions, store.Condition{Key: memberKey(lnn), Revision: 0})
-	}
-	return conditions
-}
-
 // outageOps notes since when the addresses of a dead node are with others.
 func (l *loop) outageOps(w *steering.World, p steering.Proposal) []store.Op {
 	var ops []store.Op
-	for _, lnn := range p.Absent {
+	for _, lnn := range p.Dead {
 		if _, noted := l.replica.outages[lnn]; noted {
 			continue
 		}
@@ -155,7 +180,7 @@ func (l *loop) writeService(ctx context.Context, p steering.ServiceProposal) {
 		l.wakeIn(retryAfter)
 		return
 	}
-	txn := store.Txn{If: append([]store.Condition{{Key: key, Revision: l.replica.services[p.Key].revision}, l.sameConfig()}, l.absent(p.Absent)...)}
+	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.services[p.Key].revision}, l.sameConfig()}}
 	if p.Statement == (tenure.Statement{}) {
 		txn.Then = []store.Op{store.Delete{Key: key}}
 	} else if op, err := store.PutOp(key, p.Statement, 0); err == nil {

@@ -18,7 +18,7 @@ import (
 const (
 	keyConfig      = "config"
 	keyIncarnation = "incarnation/" // + LNN
-	keyMember      = "member/"      // + LNN; under the node's lease
+	keyMember      = "member/"      // + LNN
 	keyPool        = "pool/"        // + dotted id
 	keyService     = "service/"     // + dotted id of the subnet + "/" + address
 	keyDrain       = "drain/"       // + LNN
@@ -39,7 +39,7 @@ type incarnationRecord struct {
 	Starts []time.Time        `json:"starts,omitempty"` // the last few, by the node's wall clock; from them the hold-down grows
 }
 
-// memberRecord is a node's own report. It lies under the node's lease: when it is gone, so is the lease.
+// memberRecord is a node's own report. It stays when the node is gone; then somebody who knows it writes Over into it.
 type memberRecord struct {
 	Name           string             `json:"name"`
 	Incarnation    tenure.Incarnation `json:"incarnation"`
@@ -51,7 +51,9 @@ type memberRecord struct {
 	PoolFaults     map[string]string  `json:"pool_faults,omitempty"` // dotted id to what is wrong
 	OutageMS       int64              `json:"outage_ms,omitempty"`
 	HoldDownMS     int64              `json:"hold_down_ms,omitempty"`
-	LeaseMS        int64              `json:"lease_ms"`                 // how long its lease lasts
+	Observers      tenure.Observers   `json:"observers"`                // whose word its right depends on
+	SpanMS         int64              `json:"span_ms"`                  // the longest span that its heartbeats name
+	Over           bool               `json:"over,omitempty"`           // this incarnation is over for good
 	Waiting        string             `json:"waiting,omitempty"`        // what it waits for before it is ready
 	StateSinceMS   int64              `json:"state_since_ms,omitempty"` // since when it is what it is, by its wall clock in Unix milliseconds; 0: it does not know
 	StoreMember    string             `json:"store_member,omitempty"`   // the member of the embedded store whose data it has

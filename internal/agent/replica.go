@@ -47,6 +47,8 @@ type goneMember struct {
 	since       time.Time
 	left        bool // it said that it was shutting down
 	faults      faultTimes
+	record      memberRecord // its last report
+	revision    int64        // of that report while it is in the store and does not say that it is over; zero: nothing is left to write
 }
 
 type poolEntry struct {
@@ -158,6 +160,14 @@ func (r *replica) putMember(entry store.Entry, now time.Time) error {
 	if err := decode(entry, &member.record); err != nil {
 		return err
 	}
+	if before := r.gone[lnn]; !known && member.record.Incarnation <= before.incarnation {
+		before.record, before.revision = member.record, entry.Revision
+		if member.record.Over {
+			before.revision = 0
+		}
+		r.gone[lnn] = before
+		return nil // it is known to be gone; what it had reported comes late
+	}
 	same := known && old.record.Incarnation == member.record.Incarnation
 	if same {
 		member.upSince, member.fitSince = old.upSince, old.fitSince
@@ -172,7 +182,24 @@ func (r *replica) putMember(entry store.Entry, now time.Time) error {
 	member.faults = before.next(member.record, now)
 	r.members[lnn] = member
 	delete(r.gone, lnn)
+	if member.record.Over {
+		if !known {
+			now = time.Time{} // it was over before this agent knew of it
+		}
+		r.bury(lnn, now)
+	}
 	return nil
+}
+
+// bury takes in that the incarnation of which a node's report is, is over, since a time; zero if that is not known.
+func (r *replica) bury(lnn int, now time.Time) {
+	old := r.members[lnn]
+	gone := goneMember{incarnation: old.record.Incarnation, name: old.record.Name, since: now, left: old.record.Leaving, faults: old.faults, record: old.record}
+	if !old.record.Over {
+		gone.revision = old.revision
+	}
+	r.gone[lnn] = gone
+	delete(r.members, lnn)
 }
 
 func (r *replica) putPool(entry store.Entry) error {
@@ -207,10 +234,12 @@ func (r *replica) delete(key string, now time.Time) {
 	switch {
 	case strings.HasPrefix(key, keyMember):
 		if lnn, err := parseLNN(key, keyMember); err == nil {
-			if old, known := r.members[lnn]; known {
-				r.gone[lnn] = goneMember{old.record.Incarnation, old.record.Name, now, old.record.Leaving, old.faults}
+			if _, known := r.members[lnn]; known {
+				r.bury(lnn, now)
 			}
-			delete(r.members, lnn)
+			gone := r.gone[lnn]
+			gone.revision = 0
+			r.gone[lnn] = gone
 		}
 	case strings.HasPrefix(key, keyPool):
 		if id, err := parsePoolKey(key); err == nil {

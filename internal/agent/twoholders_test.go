@@ -246,7 +246,7 @@ func TestALateReleaseUnderAnOldConfiguration(t *testing.T) {
 		}}}
 		l.replica.configSeen = v.configRevision
 		l.replica.pools[id] = poolEntry{record: v.world.Pools[id], revision: v.poolRevisions[id]}
-		l.writeRecord(t.Context(), id, record, nil, nil)
+		l.writeRecord(t.Context(), id, record, nil)
 		<-done
 		synctest.Wait()
 		now, _, err := store.GetRecord[tenure.Record](t.Context(), c.store.Connect(), poolKey(id))

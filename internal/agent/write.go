@@ -27,8 +27,11 @@ type writer struct {
 	now     func() time.Time
 }
 
-// retryAfter is how long a key rests after a write that the store did not answer.
-const retryAfter = 100 * time.Millisecond
+// How long a key rests after a write that the store did not answer, and after one that lost a race: what it lost to is on its way here.
+const (
+	retryAfter = 100 * time.Millisecond
+	retryLost  = 5 * time.Millisecond
+)
 
 // Ready reports whether a key may be changed, given the revision that the replica has reached.
 func (w *writer) Ready(key string, reached int64) bool {
@@ -72,6 +75,7 @@ func (w *writer) Write(ctx context.Context, key string, txn store.Txn, written f
 		w.mu.Lock()
 		if err != nil {
 			delete(w.pending, key)
+			w.failing[key] = w.now().Add(retryLost)
 			if !errors.Is(err, store.ErrConflict) {
 				w.failing[key] = w.now().Add(retryAfter)
 				w.log.Debug("record not written", "key", key, "error", err)

@@ -19,11 +19,11 @@ import (
 
 type peer struct {
 	holdfastv1connect.UnimplementedPeerHandler
-	confirm func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmResponse, error)
+	held func(context.Context, *pb.HeldRequest) (*pb.HeldResponse, error)
 }
 
-func (p peer) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
-	return p.confirm(ctx, r)
+func (p peer) Held(ctx context.Context, r *pb.HeldRequest) (*pb.HeldResponse, error) {
+	return p.held(ctx, r)
 }
 
 // testCluster makes a cluster's authority and the identities of two of its nodes.
@@ -62,20 +62,20 @@ func peerServer(t *testing.T, id *identity.Identity, p peer) string {
 	return listener.Addr().String()
 }
 
-func confirm(t *testing.T, address string, config *tls.Config, request *pb.ConfirmRequest) error {
+func askHeld(t *testing.T, address string, config *tls.Config, request *pb.HeldRequest) error {
 	t.Helper()
 	c, err := NewPeerClient(address, config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, err = c.Confirm(t.Context(), request)
+	_, err = c.Held(t.Context(), request)
 	return err
 }
 
 func TestPeersKnowEachOther(t *testing.T) {
 	one, two := testCluster(t, "lab")
-	address := peerServer(t, one, peer{confirm: func(ctx context.Context, _ *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	address := peerServer(t, one, peer{held: func(ctx context.Context, _ *pb.HeldRequest) (*pb.HeldResponse, error) {
 		state, ok := PeerState(ctx)
 		if !ok || state.Version != tls.VersionTLS13 {
 			t.Errorf("the call came over TLS %x, known %v", state.Version, ok)
@@ -83,9 +83,9 @@ func TestPeersKnowEachOther(t *testing.T) {
 		if name, err := identity.PeerName(state); err != nil || name != "node2" {
 			t.Errorf("the caller is %q, %v; want node2", name, err)
 		}
-		return &pb.ConfirmResponse{Confirmed: true}, nil
+		return &pb.HeldResponse{}, nil
 	}})
-	if err := confirm(t, address, two.ClientTLS("node1"), &pb.ConfirmRequest{}); err != nil {
+	if err := askHeld(t, address, two.ClientTLS("node1"), &pb.HeldRequest{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,9 +93,9 @@ func TestPeersKnowEachOther(t *testing.T) {
 func TestStrangersAreRefused(t *testing.T) {
 	one, two := testCluster(t, "lab")
 	_, stranger := testCluster(t, "other")
-	address := peerServer(t, one, peer{confirm: func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	address := peerServer(t, one, peer{held: func(context.Context, *pb.HeldRequest) (*pb.HeldResponse, error) {
 		t.Error("a stranger reached the handler")
-		return &pb.ConfirmResponse{}, nil
+		return &pb.HeldResponse{}, nil
 	}})
 	bare := two.ClientTLS("node1")
 	bare.Certificates = nil
@@ -109,7 +109,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		"a client that believes another cluster": stranger.ClientTLS(),
 		"a client that expects another node":     two.ClientTLS("node3"),
 	} {
-		err := confirm(t, address, config, &pb.ConfirmRequest{})
+		err := askHeld(t, address, config, &pb.HeldRequest{})
 		if Ended(err) != Unreachable {
 			t.Errorf("%s: outcome %v (%v)", name, Ended(err), err)
 		}

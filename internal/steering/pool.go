@@ -16,7 +16,7 @@ import (
 type Proposal struct {
 	Pool      cluster.PoolID
 	Record    tenure.Record
-	Absent    []int // nodes whose member record must still be absent: their addresses are being taken over
+	Dead      []int // nodes whose addresses are being taken over
 	Fenced    map[int]tenure.Incarnation
 	Changed   []netip.Addr
 	Moves     []placement.Move
@@ -230,8 +230,8 @@ func (p *Proposal) fence(w *World, owner tenure.Claim) {
 		p.Fenced = map[int]tenure.Incarnation{}
 	}
 	p.Fenced[owner.LNN] = max(p.Fenced[owner.LNN], owner.Incarnation)
-	if !w.Nodes[owner.LNN].Present && !slices.Contains(p.Absent, owner.LNN) {
-		p.Absent = append(p.Absent, owner.LNN)
+	if !w.Nodes[owner.LNN].Present && !slices.Contains(p.Dead, owner.LNN) {
+		p.Dead = append(p.Dead, owner.LNN)
 	}
 }
 

@@ -23,7 +23,6 @@ const (
 type ServiceProposal struct {
 	Key       ServiceKey
 	Statement tenure.Statement
-	Absent    []int         // nodes whose member record must still be absent
 	After     time.Duration // how long to wait before trying, counted from when the need arose
 	Why       string
 }
@@ -110,11 +109,7 @@ func retireService(w *World, key ServiceKey, st tenure.Statement, mine, held boo
 	default:
 		return ServiceProposal{}, false
 	}
-	p := ServiceProposal{Key: key, Why: "the service address is no longer configured"}
-	if !st.Owner.IsZero() && !w.Nodes[st.Owner.LNN].Present {
-		p.Absent = []int{st.Owner.LNN}
-	}
-	return p, true
+	return ServiceProposal{Key: key, Why: "the service address is no longer configured"}, true
 }
 
 // tryService is the race for a free service address.
@@ -135,9 +130,6 @@ func tryService(w *World, key ServiceKey, st tenure.Statement, now time.Time) (S
 	if !st.Owner.IsZero() {
 		change.Action = tenure.FailOver
 		change.Reason = fmt.Sprintf("%s went down; %s was the quickest ready node", w.nodeName(st.Owner.LNN), w.nodeName(w.Self))
-		if !w.Nodes[st.Owner.LNN].Present {
-			p.Absent = []int{st.Owner.LNN}
-		}
 		if st.Next == claim {
 			change.Reason = fmt.Sprintf("%s went down; %s is its successor on record", w.nodeName(st.Owner.LNN), w.nodeName(w.Self))
 			after = 0

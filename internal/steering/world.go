@@ -25,7 +25,7 @@ type Node struct {
 	Name        string
 	Weight      int                // its own weight in the configuration; 0 counts as 1
 	Witness     bool               // it hosts nothing
-	Present     bool               // its member record is in the store, under a live lease
+	Present     bool               // its report is in the store, and that incarnation is not known to be over
 	Incarnation tenure.Incarnation // of the member record; the last one seen when the node is not present
 	Over        tenure.Incarnation // every incarnation up to this one is known to be over
 	Ready       bool               // its first full round of checks is done and it knows the configuration
@@ -36,7 +36,7 @@ type Node struct {
 	Lapsed      string             // why it may hold nothing that moves; a node knows this of itself alone
 	Faults      map[string]string  // interface to what is wrong with it; a missing interface is fit
 	PoolFaults  map[cluster.PoolID]string
-	AbsentSince time.Time     // when the member record went, by the observing node's clock; zero when present
+	AbsentSince time.Time     // when it was found over, by the observing node's clock; zero when present
 	FitSince    time.Time     // when it last became ready and not draining, by the observing node's clock
 	Outage      time.Duration // how long it was away before that
 	HoldDown    time.Duration // how long it must stay fit before addresses may return; grows with flapping
@@ -90,7 +90,7 @@ func (w *World) Over(c tenure.Claim) bool {
 	return c.Incarnation <= node.Over || node.Present && c.Incarnation < node.Incarnation
 }
 
-// Silent reports whether a claim's node has no lease in the store and yet is not known to be over: it may still hold, by
+// Silent reports whether a claim's node has no report in the store and yet is not known to be over: it may still hold, by
 // the word of the other nodes.
 func (w *World) Silent(c tenure.Claim) bool {
 	return !c.IsZero() && !w.Nodes[c.LNN].Present && !w.Over(c)
@@ -141,7 +141,7 @@ func (w *World) Unfit(m cluster.Member) string {
 	case !node.Present && node.Over >= node.Incarnation:
 		return "it is down"
 	case !node.Present:
-		return "its lease in the store is gone"
+		return "it has not reported yet"
 	case node.Lapsed != "":
 		return "it may not hold what moves: " + node.Lapsed
 	case node.Leaving:
@@ -226,7 +226,7 @@ func (w *World) nodeName(lnn int) string {
 	return fmt.Sprintf("node %d", lnn)
 }
 
-// present are the nodes with a live lease, sorted: the order in which they propose.
+// present are the nodes that are not known to be over, sorted: the order in which they propose.
 func (w *World) present() []int {
 	var lnns []int
 	for lnn, node := range w.Nodes {

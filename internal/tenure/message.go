@@ -38,7 +38,7 @@ func (k Kind) String() string {
 // Message is one datagram between two nodes, flat so that it can be passed and encoded without allocation. Which fields count
 // depends on the kind; the others are zero.
 //
-// design.md, "Who is alive".
+// ARCHITECTURE.md, "Why no two nodes hold one address".
 type Message struct {
 	Kind        Kind
 	Lapsed      bool          // heartbeat and acknowledgement: the heartbeat is a marked one, its sender has lapsed

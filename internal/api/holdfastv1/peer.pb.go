@@ -799,339 +799,6 @@ func (*AnsweredResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
-type AcknowledgeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Incarnation   *Incarnation           `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	SpanMs        int64                  `protobuf:"varint,3,opt,name=span_ms,json=spanMs,proto3" json:"span_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AcknowledgeRequest) Reset() {
-	*x = AcknowledgeRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AcknowledgeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AcknowledgeRequest) ProtoMessage() {}
-
-func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AcknowledgeRequest.ProtoReflect.Descriptor instead.
-func (*AcknowledgeRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *AcknowledgeRequest) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *AcknowledgeRequest) GetIncarnation() *Incarnation {
-	if x != nil {
-		return x.Incarnation
-	}
-	return nil
-}
-
-func (x *AcknowledgeRequest) GetSpanMs() int64 {
-	if x != nil {
-		return x.SpanMs
-	}
-	return 0
-}
-
-type AcknowledgeResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Granted bool                   `protobuf:"varint,1,opt,name=granted,proto3" json:"granted,omitempty"`
-	SpanMs  int64                  `protobuf:"varint,2,opt,name=span_ms,json=spanMs,proto3" json:"span_ms,omitempty"`
-	// Why not, when it was refused.
-	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The incarnation is over for good; asking again is useless.
-	Final         bool `protobuf:"varint,4,opt,name=final,proto3" json:"final,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AcknowledgeResponse) Reset() {
-	*x = AcknowledgeResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AcknowledgeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AcknowledgeResponse) ProtoMessage() {}
-
-func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AcknowledgeResponse.ProtoReflect.Descriptor instead.
-func (*AcknowledgeResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *AcknowledgeResponse) GetGranted() bool {
-	if x != nil {
-		return x.Granted
-	}
-	return false
-}
-
-func (x *AcknowledgeResponse) GetSpanMs() int64 {
-	if x != nil {
-		return x.SpanMs
-	}
-	return 0
-}
-
-func (x *AcknowledgeResponse) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *AcknowledgeResponse) GetFinal() bool {
-	if x != nil {
-		return x.Final
-	}
-	return false
-}
-
-type ConfirmRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of the node that is asked about.
-	Lnn           int32        `protobuf:"varint,1,opt,name=lnn,proto3" json:"lnn,omitempty"`
-	Incarnation   *Incarnation `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConfirmRequest) Reset() {
-	*x = ConfirmRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConfirmRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConfirmRequest) ProtoMessage() {}
-
-func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
-func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *ConfirmRequest) GetLnn() int32 {
-	if x != nil {
-		return x.Lnn
-	}
-	return 0
-}
-
-func (x *ConfirmRequest) GetIncarnation() *Incarnation {
-	if x != nil {
-		return x.Incarnation
-	}
-	return nil
-}
-
-type ConfirmResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Confirmed bool                   `protobuf:"varint,1,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
-	// How long the called node will not acknowledge that incarnation.
-	PromiseMs     int64  `protobuf:"varint,2,opt,name=promise_ms,json=promiseMs,proto3" json:"promise_ms,omitempty"`
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConfirmResponse) Reset() {
-	*x = ConfirmResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConfirmResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConfirmResponse) ProtoMessage() {}
-
-func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
-func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *ConfirmResponse) GetConfirmed() bool {
-	if x != nil {
-		return x.Confirmed
-	}
-	return false
-}
-
-func (x *ConfirmResponse) GetPromiseMs() int64 {
-	if x != nil {
-		return x.PromiseMs
-	}
-	return 0
-}
-
-func (x *ConfirmResponse) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type AliveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incarnation   *Incarnation           `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AliveRequest) Reset() {
-	*x = AliveRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AliveRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AliveRequest) ProtoMessage() {}
-
-func (x *AliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AliveRequest.ProtoReflect.Descriptor instead.
-func (*AliveRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *AliveRequest) GetIncarnation() *Incarnation {
-	if x != nil {
-		return x.Incarnation
-	}
-	return nil
-}
-
-type AliveResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The called node is of that incarnation and may hold moving addresses.
-	Holds         bool `protobuf:"varint,1,opt,name=holds,proto3" json:"holds,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AliveResponse) Reset() {
-	*x = AliveResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AliveResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AliveResponse) ProtoMessage() {}
-
-func (x *AliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AliveResponse.ProtoReflect.Descriptor instead.
-func (*AliveResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *AliveResponse) GetHolds() bool {
-	if x != nil {
-		return x.Holds
-	}
-	return false
-}
-
 type HookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// prepare, release, take or done.
@@ -1148,7 +815,7 @@ type HookRequest struct {
 
 func (x *HookRequest) Reset() {
 	*x = HookRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +827,7 @@ func (x *HookRequest) String() string {
 func (*HookRequest) ProtoMessage() {}
 
 func (x *HookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +840,7 @@ func (x *HookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRequest.ProtoReflect.Descriptor instead.
 func (*HookRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HookRequest) GetPhase() string {
@@ -1223,7 +890,7 @@ type HookResponse struct {
 
 func (x *HookResponse) Reset() {
 	*x = HookResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +902,7 @@ func (x *HookResponse) String() string {
 func (*HookResponse) ProtoMessage() {}
 
 func (x *HookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +915,7 @@ func (x *HookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookResponse.ProtoReflect.Descriptor instead.
 func (*HookResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HookResponse) GetOutput() string {
@@ -1280,7 +947,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +959,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +972,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 type HeldResponse struct {
@@ -1319,7 +986,7 @@ type HeldResponse struct {
 
 func (x *HeldResponse) Reset() {
 	*x = HeldResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +998,7 @@ func (x *HeldResponse) String() string {
 func (*HeldResponse) ProtoMessage() {}
 
 func (x *HeldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1011,7 @@ func (x *HeldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
 func (*HeldResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HeldResponse) GetHeld() []string {
@@ -1371,7 +1038,7 @@ type ChecksRequest struct {
 
 func (x *ChecksRequest) Reset() {
 	*x = ChecksRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1050,7 @@ func (x *ChecksRequest) String() string {
 func (*ChecksRequest) ProtoMessage() {}
 
 func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1063,7 @@ func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksRequest.ProtoReflect.Descriptor instead.
 func (*ChecksRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ChecksRequest) GetPool() string {
@@ -1415,7 +1082,7 @@ type ChecksResponse struct {
 
 func (x *ChecksResponse) Reset() {
 	*x = ChecksResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1094,7 @@ func (x *ChecksResponse) String() string {
 func (*ChecksResponse) ProtoMessage() {}
 
 func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1107,7 @@ func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksResponse.ProtoReflect.Descriptor instead.
 func (*ChecksResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChecksResponse) GetChecks() []*PoolCheck {
@@ -1461,7 +1128,7 @@ type PoolCheck struct {
 
 func (x *PoolCheck) Reset() {
 	*x = PoolCheck{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1140,7 @@ func (x *PoolCheck) String() string {
 func (*PoolCheck) ProtoMessage() {}
 
 func (x *PoolCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1153,7 @@ func (x *PoolCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolCheck.ProtoReflect.Descriptor instead.
 func (*PoolCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PoolCheck) GetPool() string {
@@ -1518,7 +1185,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1197,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1210,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ConnectionsRequest) GetIncarnation() *Incarnation {
@@ -1586,7 +1253,7 @@ type ClientConnections struct {
 
 func (x *ClientConnections) Reset() {
 	*x = ClientConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1265,7 @@ func (x *ClientConnections) String() string {
 func (*ClientConnections) ProtoMessage() {}
 
 func (x *ClientConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1278,7 @@ func (x *ClientConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnections.ProtoReflect.Descriptor instead.
 func (*ClientConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClientConnections) GetAddress() string {
@@ -1647,7 +1314,7 @@ type ClientConnection struct {
 
 func (x *ClientConnection) Reset() {
 	*x = ClientConnection{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1326,7 @@ func (x *ClientConnection) String() string {
 func (*ClientConnection) ProtoMessage() {}
 
 func (x *ClientConnection) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1339,7 @@ func (x *ClientConnection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnection.ProtoReflect.Descriptor instead.
 func (*ClientConnection) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClientConnection) GetLocalPort() uint32 {
@@ -1706,7 +1373,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1385,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1398,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConnectionsResponse) GetLost() bool {
@@ -1749,7 +1416,7 @@ type RosterRequest struct {
 
 func (x *RosterRequest) Reset() {
 	*x = RosterRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1428,7 @@ func (x *RosterRequest) String() string {
 func (*RosterRequest) ProtoMessage() {}
 
 func (x *RosterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1441,7 @@ func (x *RosterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
 func (*RosterRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 type RosterResponse struct {
@@ -1791,7 +1458,7 @@ type RosterResponse struct {
 
 func (x *RosterResponse) Reset() {
 	*x = RosterResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1470,7 @@ func (x *RosterResponse) String() string {
 func (*RosterResponse) ProtoMessage() {}
 
 func (x *RosterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1483,7 @@ func (x *RosterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
 func (*RosterResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RosterResponse) GetBelongs() bool {
@@ -1856,7 +1523,7 @@ type RosterMember struct {
 
 func (x *RosterMember) Reset() {
 	*x = RosterMember{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +1535,7 @@ func (x *RosterMember) String() string {
 func (*RosterMember) ProtoMessage() {}
 
 func (x *RosterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +1548,7 @@ func (x *RosterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
 func (*RosterMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RosterMember) GetId() string {
@@ -1979,28 +1646,7 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x10\n" +
 	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\rR\x05count\"\x12\n" +
-	"\x10AnsweredResponse\"}\n" +
-	"\x12AcknowledgeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\x12:\n" +
-	"\vincarnation\x18\x02 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12\x17\n" +
-	"\aspan_ms\x18\x03 \x01(\x03R\x06spanMs\"v\n" +
-	"\x13AcknowledgeResponse\x12\x18\n" +
-	"\agranted\x18\x01 \x01(\bR\agranted\x12\x17\n" +
-	"\aspan_ms\x18\x02 \x01(\x03R\x06spanMs\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05final\x18\x04 \x01(\bR\x05final\"^\n" +
-	"\x0eConfirmRequest\x12\x10\n" +
-	"\x03lnn\x18\x01 \x01(\x05R\x03lnn\x12:\n" +
-	"\vincarnation\x18\x02 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\"f\n" +
-	"\x0fConfirmResponse\x12\x1c\n" +
-	"\tconfirmed\x18\x01 \x01(\bR\tconfirmed\x12\x1d\n" +
-	"\n" +
-	"promise_ms\x18\x02 \x01(\x03R\tpromiseMs\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"J\n" +
-	"\fAliveRequest\x12:\n" +
-	"\vincarnation\x18\x01 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\"%\n" +
-	"\rAliveResponse\x12\x14\n" +
-	"\x05holds\x18\x01 \x01(\bR\x05holds\"u\n" +
+	"\x10AnsweredResponse\"u\n" +
 	"\vHookRequest\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -2052,14 +1698,11 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted2\x85\x06\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\xad\x04\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
-	"\bRotation\x12\x1c.holdfast.v1.RotationRequest\x1a\x1d.holdfast.v1.RotationResponse\x12P\n" +
-	"\vAcknowledge\x12\x1f.holdfast.v1.AcknowledgeRequest\x1a .holdfast.v1.AcknowledgeResponse\x12D\n" +
-	"\aConfirm\x12\x1b.holdfast.v1.ConfirmRequest\x1a\x1c.holdfast.v1.ConfirmResponse\x12>\n" +
-	"\x05Alive\x12\x19.holdfast.v1.AliveRequest\x1a\x1a.holdfast.v1.AliveResponse\x12;\n" +
+	"\bRotation\x12\x1c.holdfast.v1.RotationRequest\x1a\x1d.holdfast.v1.RotationResponse\x12;\n" +
 	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12A\n" +
 	"\x06Roster\x12\x1a.holdfast.v1.RosterRequest\x1a\x1b.holdfast.v1.RosterResponse\x12;\n" +
 	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12P\n" +
@@ -2078,7 +1721,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -2092,76 +1735,61 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*RotationNode)(nil),        // 9: holdfast.v1.RotationNode
 	(*PoolAnswers)(nil),         // 10: holdfast.v1.PoolAnswers
 	(*AnsweredResponse)(nil),    // 11: holdfast.v1.AnsweredResponse
-	(*AcknowledgeRequest)(nil),  // 12: holdfast.v1.AcknowledgeRequest
-	(*AcknowledgeResponse)(nil), // 13: holdfast.v1.AcknowledgeResponse
-	(*ConfirmRequest)(nil),      // 14: holdfast.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),     // 15: holdfast.v1.ConfirmResponse
-	(*AliveRequest)(nil),        // 16: holdfast.v1.AliveRequest
-	(*AliveResponse)(nil),       // 17: holdfast.v1.AliveResponse
-	(*HookRequest)(nil),         // 18: holdfast.v1.HookRequest
-	(*HookResponse)(nil),        // 19: holdfast.v1.HookResponse
-	(*HeldRequest)(nil),         // 20: holdfast.v1.HeldRequest
-	(*HeldResponse)(nil),        // 21: holdfast.v1.HeldResponse
-	(*ChecksRequest)(nil),       // 22: holdfast.v1.ChecksRequest
-	(*ChecksResponse)(nil),      // 23: holdfast.v1.ChecksResponse
-	(*PoolCheck)(nil),           // 24: holdfast.v1.PoolCheck
-	(*ConnectionsRequest)(nil),  // 25: holdfast.v1.ConnectionsRequest
-	(*ClientConnections)(nil),   // 26: holdfast.v1.ClientConnections
-	(*ClientConnection)(nil),    // 27: holdfast.v1.ClientConnection
-	(*ConnectionsResponse)(nil), // 28: holdfast.v1.ConnectionsResponse
-	(*RosterRequest)(nil),       // 29: holdfast.v1.RosterRequest
-	(*RosterResponse)(nil),      // 30: holdfast.v1.RosterResponse
-	(*RosterMember)(nil),        // 31: holdfast.v1.RosterMember
-	nil,                         // 32: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 33: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 34: holdfast.v1.CheckState
+	(*HookRequest)(nil),         // 12: holdfast.v1.HookRequest
+	(*HookResponse)(nil),        // 13: holdfast.v1.HookResponse
+	(*HeldRequest)(nil),         // 14: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 15: holdfast.v1.HeldResponse
+	(*ChecksRequest)(nil),       // 16: holdfast.v1.ChecksRequest
+	(*ChecksResponse)(nil),      // 17: holdfast.v1.ChecksResponse
+	(*PoolCheck)(nil),           // 18: holdfast.v1.PoolCheck
+	(*ConnectionsRequest)(nil),  // 19: holdfast.v1.ConnectionsRequest
+	(*ClientConnections)(nil),   // 20: holdfast.v1.ClientConnections
+	(*ClientConnection)(nil),    // 21: holdfast.v1.ClientConnection
+	(*ConnectionsResponse)(nil), // 22: holdfast.v1.ConnectionsResponse
+	(*RosterRequest)(nil),       // 23: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 24: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 25: holdfast.v1.RosterMember
+	nil,                         // 26: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 27: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 28: holdfast.v1.CheckState
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	33, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	27, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	10, // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
 	6,  // 5: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
 	9,  // 6: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	33, // 7: holdfast.v1.AcknowledgeRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	33, // 8: holdfast.v1.ConfirmRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	33, // 9: holdfast.v1.AliveRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	32, // 10: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	24, // 11: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	34, // 12: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	33, // 13: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	26, // 14: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
-	27, // 15: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
-	27, // 16: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
-	31, // 17: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
-	0,  // 18: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 19: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	7,  // 20: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	12, // 21: holdfast.v1.Peer.Acknowledge:input_type -> holdfast.v1.AcknowledgeRequest
-	14, // 22: holdfast.v1.Peer.Confirm:input_type -> holdfast.v1.ConfirmRequest
-	16, // 23: holdfast.v1.Peer.Alive:input_type -> holdfast.v1.AliveRequest
-	18, // 24: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	29, // 25: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
-	20, // 26: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	25, // 27: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
-	22, // 28: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	4,  // 29: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	11, // 30: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	8,  // 31: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	13, // 32: holdfast.v1.Peer.Acknowledge:output_type -> holdfast.v1.AcknowledgeResponse
-	15, // 33: holdfast.v1.Peer.Confirm:output_type -> holdfast.v1.ConfirmResponse
-	17, // 34: holdfast.v1.Peer.Alive:output_type -> holdfast.v1.AliveResponse
-	19, // 35: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	30, // 36: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
-	21, // 37: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	28, // 38: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
-	23, // 39: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	29, // [29:40] is the sub-list for method output_type
-	18, // [18:29] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	26, // 7: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	18, // 8: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
+	28, // 9: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	27, // 10: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	20, // 11: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
+	21, // 12: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
+	21, // 13: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
+	25, // 14: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	0,  // 15: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 16: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	7,  // 17: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	12, // 18: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	23, // 19: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	14, // 20: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	19, // 21: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
+	16, // 22: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	4,  // 23: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	11, // 24: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	8,  // 25: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	13, // 26: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	24, // 27: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	15, // 28: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	22, // 29: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
+	17, // 30: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	23, // [23:31] is the sub-list for method output_type
+	15, // [15:23] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -2176,7 +1804,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,12 +43,6 @@ const (
 	PeerAnsweredProcedure = "/holdfast.v1.Peer/Answered"
 	// PeerRotationProcedure is the fully-qualified name of the Peer's Rotation RPC.
 	PeerRotationProcedure = "/holdfast.v1.Peer/Rotation"
-	// PeerAcknowledgeProcedure is the fully-qualified name of the Peer's Acknowledge RPC.
-	PeerAcknowledgeProcedure = "/holdfast.v1.Peer/Acknowledge"
-	// PeerConfirmProcedure is the fully-qualified name of the Peer's Confirm RPC.
-	PeerConfirmProcedure = "/holdfast.v1.Peer/Confirm"
-	// PeerAliveProcedure is the fully-qualified name of the Peer's Alive RPC.
-	PeerAliveProcedure = "/holdfast.v1.Peer/Alive"
 	// PeerHookProcedure is the fully-qualified name of the Peer's Hook RPC.
 	PeerHookProcedure = "/holdfast.v1.Peer/Hook"
 	// PeerRosterProcedure is the fully-qualified name of the Peer's Roster RPC.
@@ -69,12 +63,6 @@ type PeerClient interface {
 	Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error)
 	// Rotation asks another holder where the rotation of a pool stands.
 	Rotation(context.Context, *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error)
-	// Acknowledge asks an observer to acknowledge the caller.
-	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
-	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
-	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
-	// Alive asks a node itself whether it still has the right to hold.
-	Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 	// Roster says what the called node knows of the embedded store. A node that starts for the first time asks it, before it founds
@@ -118,24 +106,6 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Rotation")),
 			connect.WithClientOptions(opts...),
 		),
-		acknowledge: connect.NewClient[holdfastv1.AcknowledgeRequest, holdfastv1.AcknowledgeResponse](
-			httpClient,
-			baseURL+PeerAcknowledgeProcedure,
-			connect.WithSchema(peerMethods.ByName("Acknowledge")),
-			connect.WithClientOptions(opts...),
-		),
-		confirm: connect.NewClient[holdfastv1.ConfirmRequest, holdfastv1.ConfirmResponse](
-			httpClient,
-			baseURL+PeerConfirmProcedure,
-			connect.WithSchema(peerMethods.ByName("Confirm")),
-			connect.WithClientOptions(opts...),
-		),
-		alive: connect.NewClient[holdfastv1.AliveRequest, holdfastv1.AliveResponse](
-			httpClient,
-			baseURL+PeerAliveProcedure,
-			connect.WithSchema(peerMethods.ByName("Alive")),
-			connect.WithClientOptions(opts...),
-		),
 		hook: connect.NewClient[holdfastv1.HookRequest, holdfastv1.HookResponse](
 			httpClient,
 			baseURL+PeerHookProcedure,
@@ -174,9 +144,6 @@ type peerClient struct {
 	sample      *connect.Client[holdfastv1.SampleRequest, holdfastv1.SampleResponse]
 	answered    *connect.Client[holdfastv1.AnsweredRequest, holdfastv1.AnsweredResponse]
 	rotation    *connect.Client[holdfastv1.RotationRequest, holdfastv1.RotationResponse]
-	acknowledge *connect.Client[holdfastv1.AcknowledgeRequest, holdfastv1.AcknowledgeResponse]
-	confirm     *connect.Client[holdfastv1.ConfirmRequest, holdfastv1.ConfirmResponse]
-	alive       *connect.Client[holdfastv1.AliveRequest, holdfastv1.AliveResponse]
 	hook        *connect.Client[holdfastv1.HookRequest, holdfastv1.HookResponse]
 	roster      *connect.Client[holdfastv1.RosterRequest, holdfastv1.RosterResponse]
 	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
@@ -205,33 +172,6 @@ func (c *peerClient) Answered(ctx context.Context, req *holdfastv1.AnsweredReque
 // Rotation calls holdfast.v1.Peer.Rotation.
 func (c *peerClient) Rotation(ctx context.Context, req *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error) {
 	response, err := c.rotation.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Acknowledge calls holdfast.v1.Peer.Acknowledge.
-func (c *peerClient) Acknowledge(ctx context.Context, req *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error) {
-	response, err := c.acknowledge.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Confirm calls holdfast.v1.Peer.Confirm.
-func (c *peerClient) Confirm(ctx context.Context, req *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error) {
-	response, err := c.confirm.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Alive calls holdfast.v1.Peer.Alive.
-func (c *peerClient) Alive(ctx context.Context, req *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error) {
-	response, err := c.alive.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -291,12 +231,6 @@ type PeerHandler interface {
 	Answered(context.Context, *holdfastv1.AnsweredRequest) (*holdfastv1.AnsweredResponse, error)
 	// Rotation asks another holder where the rotation of a pool stands.
 	Rotation(context.Context, *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error)
-	// Acknowledge asks an observer to acknowledge the caller.
-	Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error)
-	// Confirm asks an observer whether it has stopped acknowledging an incarnation.
-	Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error)
-	// Alive asks a node itself whether it still has the right to hold.
-	Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error)
 	// Hook runs one phase of the operator's hooks on the called node.
 	Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error)
 	// Roster says what the called node knows of the embedded store. A node that starts for the first time asks it, before it founds
@@ -334,24 +268,6 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		PeerRotationProcedure,
 		svc.Rotation,
 		connect.WithSchema(peerMethods.ByName("Rotation")),
-		connect.WithHandlerOptions(opts...),
-	)
-	peerAcknowledgeHandler := connect.NewUnaryHandlerSimple(
-		PeerAcknowledgeProcedure,
-		svc.Acknowledge,
-		connect.WithSchema(peerMethods.ByName("Acknowledge")),
-		connect.WithHandlerOptions(opts...),
-	)
-	peerConfirmHandler := connect.NewUnaryHandlerSimple(
-		PeerConfirmProcedure,
-		svc.Confirm,
-		connect.WithSchema(peerMethods.ByName("Confirm")),
-		connect.WithHandlerOptions(opts...),
-	)
-	peerAliveHandler := connect.NewUnaryHandlerSimple(
-		PeerAliveProcedure,
-		svc.Alive,
-		connect.WithSchema(peerMethods.ByName("Alive")),
 		connect.WithHandlerOptions(opts...),
 	)
 	peerHookHandler := connect.NewUnaryHandlerSimple(
@@ -392,12 +308,6 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerAnsweredHandler.ServeHTTP(w, r)
 		case PeerRotationProcedure:
 			peerRotationHandler.ServeHTTP(w, r)
-		case PeerAcknowledgeProcedure:
-			peerAcknowledgeHandler.ServeHTTP(w, r)
-		case PeerConfirmProcedure:
-			peerConfirmHandler.ServeHTTP(w, r)
-		case PeerAliveProcedure:
-			peerAliveHandler.ServeHTTP(w, r)
 		case PeerHookProcedure:
 			peerHookHandler.ServeHTTP(w, r)
 		case PeerRosterProcedure:
@@ -427,18 +337,6 @@ func (UnimplementedPeerHandler) Answered(context.Context, *holdfastv1.AnsweredRe
 
 func (UnimplementedPeerHandler) Rotation(context.Context, *holdfastv1.RotationRequest) (*holdfastv1.RotationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Rotation is not implemented"))
-}
-
-func (UnimplementedPeerHandler) Acknowledge(context.Context, *holdfastv1.AcknowledgeRequest) (*holdfastv1.AcknowledgeResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Acknowledge is not implemented"))
-}
-
-func (UnimplementedPeerHandler) Confirm(context.Context, *holdfastv1.ConfirmRequest) (*holdfastv1.ConfirmResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Confirm is not implemented"))
-}
-
-func (UnimplementedPeerHandler) Alive(context.Context, *holdfastv1.AliveRequest) (*holdfastv1.AliveResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Alive is not implemented"))
 }
 
 func (UnimplementedPeerHandler) Hook(context.Context, *holdfastv1.HookRequest) (*holdfastv1.HookResponse, error) {
