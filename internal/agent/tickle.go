@@ -265,6 +265,7 @@ func (c *clients) changed(w wish, done applied) {
 	c.tickler.Here(func(a netip.Addr) bool { return done.held[a] })
 	if len(done.taken) > 0 {
 		c.tickler.Taken(done.taken, func(a netip.Addr) bool { return !w.moving[a].from.IsZero() })
+		c.note() // a node that had nothing looks seldom
 	}
 }
 

@@ -130,7 +130,7 @@ func (m *model) turn(lnn int) (changed bool) {
 		return true
 	}
 	if p, _, ok := ProposePool(w, poolID, false, m.now); ok {
-		for _, absent := range p.Absent {
+		for _, absent := range p.Dead {
 			if m.nodes[absent].Present {
 				m.t.Fatalf("a takeover from node %d although it is there", absent)
 			}
