@@ -26,7 +26,8 @@ type applier struct {
 	mu         sync.Mutex
 	wanted     wish
 	last       applied
-	carried    []steering.Holding // what was last put on the interfaces; only carryOut uses it
+	carried    []steering.Holding  // what was last put on the interfaces; only carryOut uses it
+	known      map[netip.Addr]bool // addresses that this agent has held: no stranger had them; only carryOut uses it
 	wake       chan struct{}
 }
 
@@ -156,7 +157,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 		w.holdings = slices.DeleteFunc(w.holdings, func(h steering.Holding) bool { return h.Kind != steering.Static })
 	}
 	afterwards := a.leave(w, before.there())
-	result := a.reconciler.SetUnder(ctx, w.desired(), w.silences)
+	result := a.reconciler.SetUnder(ctx, w.desired(a.known), w.silences)
 	afterwards()
 	if !a.mayHold() {
 		// The right ran out while the addresses were put on: take everything off again.
@@ -176,8 +177,17 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	a.last = now
 	a.mu.Unlock()
 	a.carried = w.holdings
+	a.remember(now.held)
 	a.hooks.afterTake(ctx, w, before.held, now.held)
 	a.done(w, now)
+}
+
+// remember notes what was held. What is taken again after a lapse need not be probed: that would take longer than the lapse.
+func (a *applier) remember(held map[netip.Addr]bool) {
+	if a.known == nil {
+		a.known = map[netip.Addr]bool{}
+	}
+	maps.Copy(a.known, held)
 }
 
 // withHooks is what a wish wants on the interfaces while some addresses wait for their hooks: what leaves stays until they have run,
@@ -225,13 +235,14 @@ func clusterAddress(w *steering.World) func(netip.Addr) bool {
 	return func(addr netip.Addr) bool { return all[addr] }
 }
 
-// desired is the wish in the words of the address room.
-func (w wish) desired() address.Desired {
+// desired is the wish in the words of the address room. An address is probed for strangers before it is taken where nobody of the
+// cluster ever held it, as far as the record and this agent know.
+func (w wish) desired(known map[netip.Addr]bool) address.Desired {
 	desired := address.Desired{Routes: w.routes, Managed: w.managed}
 	for _, h := range w.holdings {
 		desired.Holdings = append(desired.Holdings, address.Holding{
 			Address: h.Address, Interface: h.Interface, Lifetime: h.Kind != steering.Static, Epoch: h.Epoch,
-			Probe: h.Kind != steering.Static && h.Epoch <= 1, // nobody of the cluster ever held it: a stranger may
+			Probe: h.Kind != steering.Static && h.Epoch <= 1 && !known[h.Address],
 		})
 	}
 	return desired

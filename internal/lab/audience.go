@@ -66,13 +66,13 @@ func (s *stage) gap(ctx context.Context, probe *program) (float64, error) {
 }
 
 // reconnected waits until all connections stand again, and one more round of requests went well.
-func (s *stage) reconnected(ctx context.Context, clients *program, count int) (clientReport, error) {
+func (s *stage) reconnected(ctx context.Context, clients *program, count int, nodes []string) (clientReport, error) {
 	var report clientReport
 	settled := 0
 	err := s.wait(ctx, "all clients are connected", func() (bool, error) {
 		before := report.Requests
 		err := clients.ask("report", &report)
-		if err != nil || report.Connections < count {
+		if err != nil || report.Connections < count || report.reaching(nodes) < count {
 			settled = 0
 			return false, err
 		}

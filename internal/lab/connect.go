@@ -35,6 +35,15 @@ type clientReport struct {
 	LongestMS   float64        `json:"longest_ms"` // from sending to the answer, with all repetitions
 }
 
+// reaching is how many connections reach some nodes. One whose node died counts there until its client notices.
+func (r clientReport) reaching(nodes []string) int {
+	n := 0
+	for _, node := range nodes {
+		n += r.ByNode[node]
+	}
+	return n
+}
+
 // connectOptions say what `lab connect` does.
 type connectOptions struct {
 	name  string

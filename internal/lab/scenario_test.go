@@ -138,7 +138,7 @@ func TestLabClientsAndProbe(t *testing.T) {
 		return clients.ask("report", &report) == nil && report.Connections == 0
 	})
 	lab.must(request{Op: "heal", Member: "node1"})
-	report, err = s.reconnected(t.Context(), clients, 5)
+	report, err = s.reconnected(t.Context(), clients, 5, []string{"node1"})
 	if err != nil || report.Repeated == 0 || report.Lost > 0 || report.LongestMS == 0 {
 		t.Errorf("after the cut: %+v, %v", report, err)
 	}

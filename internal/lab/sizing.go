@@ -84,7 +84,7 @@ func playSizing(ctx context.Context, out *transcript, c sizingCase, keep bool) (
 	if holders, err = s.settled(ctx, left); err != nil {
 		return c, err
 	}
-	last, err := s.reconnected(ctx, clients, c.Clients)
+	last, err := s.reconnected(ctx, clients, c.Clients, left)
 	if err != nil {
 		return c, err
 	}

@@ -28,7 +28,7 @@ func (t *tour) moved(ctx context.Context, nodes []string, what string) error {
 		t.out.table([]string{"ADDRESS", "FROM", "TO"}, rows)
 	}
 	t.out.say("%s", holdings(holders))
-	return t.measure(ctx, what)
+	return t.measure(ctx, nodes, what)
 }
 
 // forget makes the clients count anew.
@@ -46,11 +46,11 @@ func (t *tour) forget() error {
 	return t.probe.ask("reset", &report)
 }
 
-// measure waits until all clients are served, and records what they saw since they last forgot.
-func (t *tour) measure(ctx context.Context, what string) error {
+// measure waits until all clients are served by nodes that are up, and records what they saw since they last forgot.
+func (t *tour) measure(ctx context.Context, nodes []string, what string) error {
 	m := measurement{What: what}
 	for _, client := range t.clients {
-		report, err := t.reconnected(ctx, client, tourClients)
+		report, err := t.reconnected(ctx, client, tourClients, nodes)
 		if err != nil {
 			return err
 		}
