@@ -34,7 +34,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
-		moveFrom: map[netip.Addr]moveEnds{}, reported: map[int]string{},
+		moveFrom: map[netip.Addr]moveEnds{}, renounced: map[netip.Addr]bool{}, reported: map[int]string{},
 	}
 	a.peers.SetNodes(config.Nodes)
 	a.tenancy = newTenancy(a.self.LNN, newLife(), timingOf(config.Settings), a.now)

@@ -43,7 +43,8 @@ type loop struct {
 	readySince   time.Time
 	wakeAt       time.Time
 	moveFrom     map[netip.Addr]moveEnds
-	reported     map[int]string // what was last said of each node, for the events
+	renounced    map[netip.Addr]bool // of which this node has said, as their former next, that it will not take them
+	reported     map[int]string      // what was last said of each node, for the events
 	planned      plannedLoads
 	since        sinces   // since when nodes and members are what they are
 	ownSince     struct { // since when this node is what it is, by both clocks
@@ -210,7 +211,7 @@ func (l *loop) world(now time.Time) *steering.World {
 	config := l.replica.config
 	w := &steering.World{
 		Config: config, Self: l.self.LNN, Nodes: map[int]steering.Node{},
-		Pools: l.replica.statements(), Services: l.replica.serviceStatements(), Idle: map[netip.Addr]bool{},
+		Pools: l.replica.statements(), Services: l.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Renounced: l.renunciations(),
 	}
 	for _, node := range config.Nodes {
 		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}

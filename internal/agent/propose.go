@@ -15,7 +15,9 @@ import (
 // letGo completes the moves away from this node whose addresses are off its interfaces.
 func (l *loop) letGo(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
 	for _, letting := range steering.LetGo(w, incarnation, steering.OnInterfaces{Held: last.held, Left: last.left}, now) {
-		l.writeRecord(ctx, letting.Pool, letting.Record, nil)
+		if l.writeRecord(ctx, letting.Pool, letting.Record, nil) {
+			l.renounce(letting.Renounced...)
+		}
 	}
 }
 
@@ -95,11 +97,11 @@ func (l *loop) turn(key string, wanted bool, after time.Duration, now time.Time)
 }
 
 // writeRecord writes a pool's record on the condition that it is still the one that the decision saw.
-func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure.Record, more []store.Op) {
+func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure.Record, more []store.Op) bool {
 	key := poolKey(id)
 	if !l.writer.Ready(key, l.replica.revision) {
 		l.wakeIn(retryAfter)
-		return
+		return false
 	}
 	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.pools[id].revision}, l.sameConfig()}, Then: more}
 	if len(record) == 0 {
@@ -108,6 +110,30 @@ func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure
 		txn.Then = append(txn.Then, op)
 	}
 	l.writer.Write(ctx, key, txn, nil)
+	return true
+}
+
+// renounce notes that this node has said of addresses, or is about to, that it will not take them. It stands until the record no
+// longer asks for it, whatever becomes of the write: the store may have taken it although it did not answer.
+func (l *loop) renounce(addresses ...netip.Addr) {
+	for _, address := range addresses {
+		l.renounced[address] = true
+	}
+}
+
+// renunciations are those that the records still ask for.
+func (l *loop) renunciations() map[netip.Addr]bool {
+	asked := map[netip.Addr]bool{}
+	for _, entry := range l.replica.pools {
+		for address, st := range entry.record {
+			asked[address] = asked[address] || st.Former.LNN == l.self.LNN
+		}
+	}
+	for key, entry := range l.replica.services {
+		asked[key.Address] = asked[key.Address] || entry.statement.Former.LNN == l.self.LNN
+	}
+	maps.DeleteFunc(l.renounced, func(address netip.Addr, _ bool) bool { return !asked[address] })
+	return maps.Clone(l.renounced)
 }
 
 // sameConfig is the condition that the configuration is still the one that the decision saw: a release that is written late must
@@ -185,6 +211,9 @@ func (l *loop) writeService(ctx context.Context, p steering.ServiceProposal) {
 		txn.Then = []store.Op{store.Delete{Key: key}}
 	} else if op, err := store.PutOp(key, p.Statement, 0); err == nil {
 		txn.Then = []store.Op{op}
+	}
+	if p.Renounced {
+		l.renounce(p.Key.Address)
 	}
 	l.writer.Write(ctx, key, txn, nil)
 }

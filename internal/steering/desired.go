@@ -32,7 +32,8 @@ const (
 )
 
 // Desired lists what this node should have on its interfaces: every address that the records say it owns under its
-// present incarnation and that is not asked away, if it may hold at all; static ones in any case.
+// present incarnation and that is not asked away, and those whose owner is over and whose next it is, if it may hold at all; static
+// ones in any case. The next does not wait for the record to say that it is the owner: the plan was made before.
 func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 	var holdings []Holding
 	for id, record := range w.Pools {
@@ -45,37 +46,49 @@ func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 			if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); !configured {
 				continue
 			}
-			holding := Holding{Address: address, Interface: st.Owner.Interface, Kind: Dynamic, Epoch: st.Epoch, Pool: id, Subnet: id.SubnetID()}
+			holding := Holding{Address: address, Kind: Dynamic, Pool: id, Subnet: id.SubnetID()}
 			if pool.AllocMethod == cluster.AllocStatic && st.Fixed {
 				holding.Kind = Static
 			}
-			if holds(w, st, holding.Kind, self, mayHold) {
+			if holding.hold(w, st, self, mayHold, w.UnfitFor(id, w.heir(st).Member())) {
 				holdings = append(holdings, holding)
 			}
 		}
 	}
 	for key, st := range w.Services {
-		if slices.Contains(w.Config.ServiceAddresses(key.Subnet), key.Address) && holds(w, st, Service, self, mayHold) {
-			holdings = append(holdings, Holding{Address: key.Address, Interface: st.Owner.Interface, Kind: Service, Epoch: st.Epoch, Subnet: key.Subnet})
+		holding := Holding{Address: key.Address, Kind: Service, Subnet: key.Subnet}
+		if slices.Contains(w.Config.ServiceAddresses(key.Subnet), key.Address) && holding.hold(w, st, self, mayHold, w.Unfit(w.heir(st).Member())) {
+			holdings = append(holdings, holding)
 		}
 	}
 	slices.SortFunc(holdings, func(a, b Holding) int { return a.Address.Compare(b.Address) })
 	return holdings
 }
 
-func holds(w *World, st tenure.Statement, kind Kind, self tenure.Incarnation, mayHold bool) bool {
-	if st.Owner.LNN != w.Self || st.Owner.IsZero() || !st.To.IsZero() {
+// hold fills in on which interface this node holds an address by a statement, and reports whether it does.
+func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, mayHold bool, unfit string) bool {
+	if mayHold && w.inherits(h.Address, st, self, unfit) {
+		h.Interface, h.Epoch = w.heir(st).Interface, st.Epoch+1
+		return true
+	}
+	if st.Owner.LNN != w.Self || st.Owner.IsZero() {
 		return false
 	}
-	return kind == Static || mayHold && st.Owner.Incarnation == self
+	h.Interface, h.Epoch = st.Owner.Interface, st.Epoch
+	if h.Kind == Static {
+		return st.To.IsZero()
+	}
+	// What is asked away stays until nobody but whom it goes to can take it.
+	return mayHold && st.Owner.Incarnation == self && (st.To.IsZero() || !w.settled(st))
 }
 
 // Letting is a record in which this node has let go of what it was asked for.
 type Letting struct {
-	Pool    cluster.PoolID
-	Record  tenure.Record
-	Changed []netip.Addr
-	Why     string
+	Pool      cluster.PoolID
+	Record    tenure.Record
+	Changed   []netip.Addr
+	Renounced []netip.Addr // of which it acknowledges, as their former next, that it will not take them: from now on it must not
+	Why       string
 }
 
 // OnInterfaces is what was found on this node's interfaces after the present Desired was put into effect; an older reading would
@@ -99,13 +112,17 @@ func LetGo(w *World, self tenure.Incarnation, on OnInterfaces, now time.Time) []
 			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
 			there := on.Held[address] || on.Left[address]
 			after, changed := letGo(w, record[address], self, there, configured, now)
+			if acknowledged, yes := acknowledge(w, address, record[address], self, there, w.UnfitFor(id, record[address].Former.Member())); !changed && yes {
+				after, changed = acknowledged, true
+				letting.Renounced = append(letting.Renounced, address)
+			}
 			if !changed && dynamic && configured && !on.Left[address] && record[address].Fixed && record[address].Owner.LNN == w.Self {
 				after.Fixed, changed = false, true
 			}
 			if !changed {
 				continue
 			}
-			if after.Owner.IsZero() && !configured {
+			if after.Owner.IsZero() && !configured && w.settled(after) {
 				delete(record, address)
 			} else {
 				record[address] = after
@@ -137,7 +154,17 @@ func letGo(w *World, st tenure.Statement, self tenure.Incarnation, held, configu
 	default:
 		return st, false
 	}
-	after, outcome := st.Step(change)
+	after, outcome := w.step(st, change)
+	return after, outcome.Changed
+}
+
+// acknowledge says that this node, which was next, will not take an address any more. One that has taken it, or is about to since its
+// owner is over, does not say so; one that has said so once says so again until it is on record.
+func acknowledge(w *World, address netip.Addr, st tenure.Statement, self tenure.Incarnation, there bool, unfit string) (tenure.Statement, bool) {
+	if st.Former.LNN != w.Self || st.Former.Incarnation != self || there || w.inherits(address, st, self, unfit) {
+		return st, false
+	}
+	after, outcome := w.step(st, tenure.Change{Action: tenure.Acknowledge, By: st.Former})
 	return after, outcome.Changed
 }
 

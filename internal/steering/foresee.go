@@ -76,11 +76,19 @@ func without(w *World, down []int, now time.Time) *World {
 func completed(w *World, record tenure.Record, now time.Time) tenure.Record {
 	after := maps.Clone(record)
 	for address, st := range record {
+		st = acknowledged(st)
 		if st.State() == tenure.Moving && w.Nodes[st.To.LNN].Present && !w.Over(st.To) {
-			after[address], _ = st.Step(tenure.Change{Action: tenure.Complete, By: st.Owner, Now: now})
+			st, _ = w.step(st, tenure.Change{Action: tenure.Complete, By: st.Owner, Now: now})
 		}
+		after[address] = st
 	}
 	return after
+}
+
+// acknowledged is a statement after its former next, if it has one, has acknowledged it.
+func acknowledged(st tenure.Statement) tenure.Statement {
+	st.Former = tenure.Claim{}
+	return st
 }
 
 // trust ends the hold-down of nodes.

@@ -64,7 +64,7 @@ func ForeseeSpread(w *World, subnet cluster.SubnetID, now time.Time) []ServiceMo
 		}
 		moves = append(moves, ServiceMove{Subnet: subnet, Move: placement.Move{
 			Address: p.Key.Address, From: p.Statement.Owner.Member(), To: p.Statement.To.Member(), Reason: p.Why}})
-		ahead.Services[p.Key], _ = p.Statement.Step(tenure.Change{Action: tenure.Complete, By: p.Statement.Owner, Now: now})
+		ahead.Services[p.Key], _ = ahead.step(acknowledged(p.Statement), tenure.Change{Action: tenure.Complete, By: p.Statement.Owner, Now: now})
 	}
 	return moves
 }
@@ -144,7 +144,7 @@ func (f *ServiceForesight) carryOut(p ServiceProposal, race bool) bool {
 	if p.Statement == before {
 		return false
 	}
-	f.Services[p.Key] = p.Statement
+	f.Services[p.Key] = acknowledged(p.Statement)
 	if p.Statement == (tenure.Statement{}) {
 		delete(f.Services, p.Key)
 	}

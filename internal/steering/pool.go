@@ -148,11 +148,11 @@ func (w *World) effectiveOwner(st tenure.Statement) cluster.Member {
 	return st.Owner.Member()
 }
 
-// effectiveNext is the recorded successor, if its incarnation is still the one on record. When the owner died in the middle
-// of a move, that is the node which it was moving to.
+// effectiveNext is the recorded successor, if its incarnation is still the one on record; when the owner is over, whoever takes or has
+// taken the address.
 func (w *World) effectiveNext(st tenure.Statement) cluster.Member {
-	if !st.To.IsZero() && w.Over(st.Owner) && !w.Over(st.To) {
-		return st.To.Member()
+	if heir := w.heir(st); !heir.IsZero() {
+		return heir.Member()
 	}
 	if st.Next.IsZero() || w.Over(st.Next) {
 		return cluster.Member{}
@@ -175,29 +175,54 @@ func (p *Proposal) apply(w *World, want placement.Statement, reason string, now 
 	case want.Owner.IsZero() || claim.IsZero():
 		// Nobody fit: what is on record stays, and explains itself.
 	case before.Owner.IsZero():
-		after, _ = before.Step(tenure.Change{Action: tenure.Assign, To: claim, Reason: reason, Now: now})
+		after, _ = w.step(before, tenure.Change{Action: tenure.Assign, To: claim, Reason: reason, Now: now})
 	case w.Free(before) || w.Over(before.Owner) && claim.LNN == before.Owner.LNN:
-		after, _ = before.Step(tenure.Change{Action: tenure.FailOver, To: claim, Over: true, Gone: w.removed(before.Owner.LNN),
-			Reason: failoverReason(w, before, claim, reason), Now: now})
-		p.fence(w, before.Owner)
+		after = p.failOver(w, before, claim, reason, now)
 	case claim != before.Owner:
-		after, _ = before.Step(tenure.Change{Action: tenure.BeginMove, To: claim, Reason: reason, Now: now})
+		after, _ = w.step(before, tenure.Change{Action: tenure.BeginMove, To: claim, Reason: reason, Now: now})
 	case !before.To.IsZero():
-		after, _ = before.Step(tenure.Change{Action: tenure.Cancel, Reason: reason, Now: now})
+		after, _ = w.step(before, tenure.Change{Action: tenure.Cancel, Reason: reason, Now: now})
 	}
-	if next := w.Claim(want.Next); after.Next != next && (next != after.Owner || next.IsZero()) {
-		after.Next = next
+	if next := w.Claim(want.Next); after.State() == tenure.Held && !w.Over(after.Owner) && (next != after.Owner || next.IsZero()) {
+		after, _ = w.step(after, tenure.Change{Action: tenure.Name, To: next, Reason: after.Reason})
 	}
-	if pool, _, _, _ := w.Config.Pool(p.Pool); pool.AllocMethod == cluster.AllocStatic && !after.Owner.IsZero() && !w.Over(after.Owner) {
+	p.set(w, want.Address, before, after, reason)
+}
+
+// failOver is the step for an address whose owner is over. Whoever may have taken it already becomes the owner; a next that is not
+// wanted is replaced first, and has to acknowledge that.
+func (p *Proposal) failOver(w *World, before tenure.Statement, to tenure.Claim, reason string, now time.Time) tenure.Statement {
+	change := tenure.Change{Action: tenure.FailOver, To: to, Reason: failoverReason(w, before, to, reason), Now: now}
+	heir := w.heir(before)
+	switch {
+	case heir.IsZero() || heir == to:
+	case !w.settled(before) && w.UnfitFor(p.Pool, heir.Member()) != "":
+		return before // it is about to acknowledge
+	case w.UnfitFor(p.Pool, heir.Member()) == "":
+		change.To = heir // it takes, whoever would be better
+		change.Reason = failoverReason(w, before, heir, "")
+	default:
+		change.Action, change.Reason = tenure.Name, before.Reason
+	}
+	if change.Action == tenure.FailOver {
+		p.fence(w, before.Owner)
+	}
+	after, _ := w.step(before, change)
+	return after
+}
+
+// set puts a new statement into the record.
+func (p *Proposal) set(w *World, address netip.Addr, before, after tenure.Statement, reason string) {
+	if pool, _, _, configured := w.Config.Pool(p.Pool); configured && pool.AllocMethod == cluster.AllocStatic && !after.Owner.IsZero() && !w.Over(after.Owner) {
 		after.Fixed = true // from now on only the owner lets go
 	}
 	if after == before {
 		return
 	}
-	p.Record[want.Address] = after
-	p.Changed = append(p.Changed, want.Address)
+	p.Record[address] = after
+	p.Changed = append(p.Changed, address)
 	if from, to := before.Owner.Member(), finalOwner(after); from != to {
-		p.Moves = append(p.Moves, placement.Move{Address: want.Address, From: from, To: to, Reason: reason})
+		p.Moves = append(p.Moves, placement.Move{Address: address, From: from, To: to, Reason: reason})
 	}
 }
 
@@ -242,12 +267,17 @@ func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
 		if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); configured {
 			continue
 		}
-		if st.Owner.IsZero() || w.Free(st) {
+		switch heir := w.heir(st); {
+		case st.Owner.IsZero() && w.settled(st), w.Free(st) && heir.IsZero():
 			if !st.Owner.IsZero() {
 				p.fence(w, st.Owner)
 			}
 			delete(p.Record, address)
 			p.Changed = append(p.Changed, address)
+		case w.Free(st): // it may have it, as long as it has not read that the address is no longer configured
+			p.fence(w, st.Owner)
+			after, _ := w.step(st, tenure.Change{Action: tenure.FailOver, To: heir, Reason: "the address is no longer configured"})
+			p.set(w, address, st, after, after.Reason)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type ServiceProposal struct {
 	Key       ServiceKey
 	Statement tenure.Statement
 	After     time.Duration // how long to wait before trying, counted from when the need arose
+	Renounced bool          // this node acknowledges, as the former next, that it will not take it: from now on it must not
 	Why       string
 }
 
@@ -41,7 +42,9 @@ func ProposeServices(w *World, self tenure.Incarnation, held map[netip.Addr]bool
 		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self
 		var p ServiceProposal
 		var ok bool
-		if !w.isServiceAddress(key) {
+		if acknowledged, yes := acknowledge(w, key.Address, st, self, held[key.Address], w.Unfit(st.Former.Member())); yes {
+			p, ok = ServiceProposal{Key: key, Statement: acknowledged, Renounced: true, Why: "it is not next any more"}, true
+		} else if !w.isServiceAddress(key) {
 			p, ok = retireService(w, key, st, mine, held[key.Address], now)
 		} else if mine {
 			p, ok = keepService(w, key, st, held[key.Address], now)
@@ -65,11 +68,14 @@ func trySubnet(w *World, subnet cluster.SubnetID, now time.Time) (ServiceProposa
 	var free []ServiceKey
 	for _, address := range w.Config.ServiceAddresses(subnet) {
 		key := ServiceKey{subnet, address}
-		if st := w.Services[key]; st.Owner.IsZero() && !w.ownedElsewhere(address, cluster.PoolID{}, subnet) || !st.Owner.IsZero() && w.Over(st.Owner) {
+		st := w.Services[key]
+		heir := w.heir(st)
+		switch {
+		case w.inherits(address, st, w.Nodes[w.Self].Incarnation, w.Unfit(heir.Member())):
+			return inheritService(w, key, st, heir, now) // it has taken it already
+		case !heir.IsZero() && (w.canTake(subnet, heir) || !w.settled(st)):
+		case st.Owner.IsZero() && !w.ownedElsewhere(address, cluster.PoolID{}, subnet) || !st.Owner.IsZero() && w.Over(st.Owner):
 			free = append(free, key)
-			if claim := w.Claim(w.serviceInterface(subnet, w.Self)); !claim.IsZero() && st.Next == claim && w.Over(st.Owner) {
-				return tryService(w, key, st, now)
-			}
 		}
 	}
 	if len(free) == 0 {
@@ -101,18 +107,34 @@ func (w *World) isServiceAddress(key ServiceKey) bool {
 
 // retireService removes the record of an address that is no longer configured, once nobody can hold it.
 func retireService(w *World, key ServiceKey, st tenure.Statement, mine, held bool, now time.Time) (ServiceProposal, bool) {
-	switch {
+	p := ServiceProposal{Key: key, Why: "the service address is no longer configured"}
+	switch heir := w.heir(st); {
 	case mine && !held:
-		st, _ = st.Step(tenure.Change{Action: tenure.Abandon, By: st.Owner, Now: now})
-	case !st.Owner.IsZero() && w.Over(st.Owner):
-	case st.Owner.IsZero():
+		p.Statement, _ = w.step(st, tenure.Change{Action: tenure.Abandon, By: st.Owner, Now: now})
+		if w.settled(p.Statement) && p.Statement.Owner.IsZero() {
+			p.Statement = tenure.Statement{}
+		}
+	case !heir.IsZero(): // it may have it, as long as it has not read that the address is no longer configured
+		p.Statement, _ = w.step(st, tenure.Change{Action: tenure.FailOver, To: heir, Reason: p.Why, Now: now})
+	case !st.Owner.IsZero() && w.Over(st.Owner), st.Owner.IsZero() && w.settled(st):
 	default:
 		return ServiceProposal{}, false
 	}
-	return ServiceProposal{Key: key, Why: "the service address is no longer configured"}, true
+	return p, p.Statement != st
 }
 
-// tryService is the race for a free service address.
+// inheritService puts this node on record as the owner of a service address that it has taken, since its owner is over.
+func inheritService(w *World, key ServiceKey, st tenure.Statement, heir tenure.Claim, now time.Time) (ServiceProposal, bool) {
+	next, outcome := w.step(st, tenure.Change{Action: tenure.FailOver, To: heir, Now: now,
+		Reason: fmt.Sprintf("%s went down; %s is its successor on record", w.nodeName(st.Owner.LNN), w.nodeName(w.Self))})
+	counts := w.serviceCounts(key.Subnet)
+	counts[w.Self]++
+	next, _ = w.step(next, tenure.Change{Action: tenure.Name, To: w.serviceSuccessor(key.Subnet, counts, w.Self)})
+	return ServiceProposal{Key: key, Statement: next, Why: outcome.Reason}, outcome.Changed
+}
+
+// tryService is the race for a free service address. One that has an heir is not free, unless that one cannot take it: then this node
+// names itself next instead, and takes when the other has acknowledged.
 func tryService(w *World, key ServiceKey, st tenure.Statement, now time.Time) (ServiceProposal, bool) {
 	counts := w.serviceCounts(key.Subnet)
 	mine, ready := counts[w.Self]
@@ -123,28 +145,26 @@ func tryService(w *World, key ServiceKey, st tenure.Statement, now time.Time) (S
 		return ServiceProposal{}, false // there are, or are about to be, enough ready nodes for one each
 	}
 	claim := w.Claim(w.serviceInterface(key.Subnet, w.Self))
-	change := tenure.Change{Action: tenure.Assign, To: claim, Over: true, Now: now,
+	change := tenure.Change{Action: tenure.Assign, To: claim, Now: now,
 		Reason: fmt.Sprintf("the quickest ready node: %s", w.nodeName(w.Self))}
 	after := time.Duration(mine) * tryAfterEach
-	p := ServiceProposal{Key: key}
 	if !st.Owner.IsZero() {
+		after += tryAfterNext
 		change.Action = tenure.FailOver
 		change.Reason = fmt.Sprintf("%s went down; %s was the quickest ready node", w.nodeName(st.Owner.LNN), w.nodeName(w.Self))
-		if st.Next == claim {
-			change.Reason = fmt.Sprintf("%s went down; %s is its successor on record", w.nodeName(st.Owner.LNN), w.nodeName(w.Self))
-			after = 0
-		} else {
-			after += tryAfterNext
+		if !w.heir(st).IsZero() {
+			change.Action, change.Reason = tenure.Name, "its successor cannot take it"
 		}
 	}
-	next, outcome := st.Step(change)
+	next, outcome := w.step(st, change)
 	if !outcome.Changed {
 		return ServiceProposal{}, false
 	}
-	counts[w.Self]++
-	next.Next = w.serviceSuccessor(key.Subnet, counts, w.Self)
-	p.Statement, p.After, p.Why = next, after, outcome.Reason
-	return p, true
+	if change.Action != tenure.Name {
+		counts[w.Self]++
+		next, _ = w.step(next, tenure.Change{Action: tenure.Name, To: w.serviceSuccessor(key.Subnet, counts, w.Self)})
+	}
+	return ServiceProposal{Key: key, Statement: next, After: after, Why: outcome.Reason}, true
 }
 
 // keepService is what the holder does with what it has: give it away when it is unfit, complete a move, name a successor.
@@ -163,17 +183,17 @@ func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now t
 	var outcome tenure.Outcome
 	switch {
 	case st.State() == tenure.Moving && (w.Over(st.To) || w.Silent(st.To)):
-		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.Cancel, Reason: "the node it was moving to is gone", Now: now})
+		p.Statement, outcome = w.step(st, tenure.Change{Action: tenure.Cancel, Reason: "the node it was moving to is gone", Now: now})
 	case st.State() == tenure.Moving && !held:
-		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.Complete, By: st.Owner, Now: now})
-		p.Statement.Next = w.serviceSuccessor(key.Subnet, counts, st.To.LNN)
+		if p.Statement, outcome = w.step(st, tenure.Change{Action: tenure.Complete, By: st.Owner, Now: now}); outcome.Changed {
+			p.Statement, _ = w.step(p.Statement, tenure.Change{Action: tenure.Name, To: w.serviceSuccessor(key.Subnet, counts, st.To.LNN)})
+		}
 	case st.State() == tenure.Moving:
 	case unfit != "" && !target.IsZero():
-		p.Statement, outcome = st.Step(tenure.Change{Action: tenure.BeginMove, To: target, Now: now,
+		p.Statement, outcome = w.step(st, tenure.Change{Action: tenure.BeginMove, To: target, Now: now,
 			Reason: fmt.Sprintf("%s cannot host it: %s", w.nodeName(w.Self), unfit)})
 	case st.Next != successor && (st.Next.IsZero() || !w.canTake(key.Subnet, st.Next) || counts[st.Next.LNN] > counts[successor.LNN]):
-		p.Statement.Next = successor
-		outcome = tenure.Outcome{Changed: true, Reason: "its successor changed"}
+		p.Statement, outcome = w.step(st, tenure.Change{Action: tenure.Name, To: successor, Reason: "its successor changed"})
 	}
 	p.Why = outcome.Reason
 	return p, outcome.Changed
@@ -196,7 +216,7 @@ func SpreadService(w *World, subnet cluster.SubnetID, now time.Time) (ServicePro
 		if st.State() != tenure.Held || st.Owner.LNN != most {
 			continue
 		}
-		after, outcome := st.Step(tenure.Change{Action: tenure.BeginMove, To: w.Claim(w.serviceInterface(subnet, fewest)), Now: now,
+		after, outcome := w.step(st, tenure.Change{Action: tenure.BeginMove, To: w.Claim(w.serviceInterface(subnet, fewest)), Now: now,
 			Reason: fmt.Sprintf("evening out: %s has %d, %s has %d", w.nodeName(most), counts[most], w.nodeName(fewest), counts[fewest])})
 		if outcome.Changed {
 			return ServiceProposal{Key: key, Statement: after, Why: outcome.Reason}, true

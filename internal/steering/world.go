@@ -72,6 +72,7 @@ type World struct {
 	Planned    Loads               // those on which the plan on record rests; nil: the last
 	PlannedAge time.Duration       // how long ago the planned ones were the last, at most placement.PlanInterval
 	Idle       map[netip.Addr]bool // addresses that are known to have no connection
+	Renounced  map[netip.Addr]bool // addresses of which this node, as their former next, is about to acknowledge that it will not take them
 	Settling   bool                // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 }
 
@@ -88,6 +89,44 @@ func (w *World) Claim(m cluster.Member) tenure.Claim {
 func (w *World) Over(c tenure.Claim) bool {
 	node := w.Nodes[c.LNN]
 	return c.Incarnation <= node.Over || node.Present && c.Incarnation < node.Incarnation
+}
+
+// settled reports whether nobody can act on an earlier statement any more.
+func (w *World) settled(st tenure.Statement) bool { return st.Settled(w.Over(st.Former)) }
+
+// step passes a change into a statement, with what is known of those who could act on it.
+func (w *World) step(st tenure.Statement, c tenure.Change) (tenure.Statement, tenure.Outcome) {
+	c.Over, c.Gone = w.Over(st.Owner), w.removed(st.Owner.LNN)
+	c.NextOver, c.FormerOver = w.Over(st.Next), w.Over(st.Former)
+	return st.Step(c)
+}
+
+// heir is who takes, or has taken, the address of an owner that is over: the former next as long as it has not acknowledged, else the
+// next. It is nobody when both are over.
+func (w *World) heir(st tenure.Statement) tenure.Claim {
+	switch {
+	case st.Owner.IsZero() || !w.Over(st.Owner) || st.Fixed:
+	case !w.settled(st):
+		return st.Former
+	case !st.Next.IsZero() && !w.Over(st.Next):
+		return st.Next
+	}
+	return tenure.Claim{}
+}
+
+// inherits reports whether this node takes, or has taken, an address whose owner is over, without waiting for the record to say so. One
+// that is unfit does not: it is replaced as the next, and acknowledges that. Nor does one that has said it would not.
+func (w *World) inherits(address netip.Addr, st tenure.Statement, self tenure.Incarnation, unfit string) bool {
+	heir := w.heir(st)
+	return heir.LNN == w.Self && heir.Incarnation == self && unfit == "" && !(heir == st.Former && w.Renounced[address])
+}
+
+// Holder is who holds an address as far as is known here: its owner, or its heir when the owner is over.
+func (w *World) Holder(st tenure.Statement) tenure.Claim {
+	if st.Owner.IsZero() || !w.Over(st.Owner) {
+		return st.Owner
+	}
+	return w.heir(st)
 }
 
 // Silent reports whether a claim's node has no report in the store and yet is not known to be over: it may still hold, by

@@ -31,16 +31,23 @@ func (c Claim) String() string {
 
 // Statement is what is on record about one address.
 //
-// The safety of the whole rests on one rule: the owner of a statement is changed only by that owner, after the address is
-// off its interfaces, or by anyone once the owner's incarnation is Down. The owner's own knowledge of what it owns is
-// therefore never out of date in the dangerous direction.
+// Two may act on a statement: its owner, and its next, once the owner's incarnation is Down; the next does so without asking the
+// store. So a node that has read an older statement may act on that, and the safety of the whole rests on this rule: a new statement
+// takes effect when everyone who could act on any earlier one has acknowledged it, or is Down.
+//
+//   - The owner is changed only by that owner, after the address is off its interfaces, or by anyone once its incarnation is Down. So
+//     it never acts on an older statement against a newer one.
+//   - A next that is replaced stays on record as the former one until it has said that it will not take ("old-next"). Until then
+//     nobody else takes: neither the new next, nor whom a move goes to. There is at most one former next: it is not replaced a second
+//     time before ("previous-only"). If it has taken already, it does not say so; it puts itself on record as the owner.
 //
 // A fixed owner (of a static address) holds without a right that could run out, so that the end of its incarnation frees
 // nothing: only its node lets go, in whatever incarnation, or an operator takes the node out of the configuration.
 type Statement struct {
 	Owner  Claim     `json:"owner,omitzero"`
 	Next   Claim     `json:"next,omitzero"`    // who takes when the owner is Down
-	To     Claim     `json:"to,omitzero"`      // who takes when the owner has let go: a planned move under way
+	Former Claim     `json:"former,omitzero"`  // who was next, and has not acknowledged yet that it is not any more
+	To     Claim     `json:"to,omitzero"`      // who takes when the owner has let go: a planned move under way; it is next, too
 	Fixed  bool      `json:"fixed,omitempty"`  // the owner holds it without tenure
 	Epoch  uint64    `json:"epoch"`            // rises with every change of owner
 	Since  time.Time `json:"since"`            // when the owner became owner, by the proposer's clock; for people
@@ -77,23 +84,26 @@ type Action string
 
 // The actions. The comment says who may.
 const (
-	Assign    Action = "assign"   // anyone: give an unowned address an owner
-	FailOver  Action = "failover" // anyone, once the owner's incarnation is over
-	BeginMove Action = "move"     // anyone: ask the owner to let go in favour of To
-	Cancel    Action = "cancel"   // anyone: take the request back
-	Complete  Action = "complete" // the owner, after the address is off its interfaces
-	Abandon   Action = "abandon"  // the owner, after the address is off its interfaces, in favour of nobody
+	Assign      Action = "assign"      // anyone: give an unowned address an owner
+	FailOver    Action = "failover"    // anyone, once the owner's incarnation is over
+	Name        Action = "name"        // anyone: another next, or none
+	Acknowledge Action = "acknowledge" // the former next, which does not hold the address and will not take it
+	BeginMove   Action = "move"        // anyone: ask the owner to let go in favour of To
+	Cancel      Action = "cancel"      // anyone: take the request back
+	Complete    Action = "complete"    // the owner, after the address is off its interfaces
+	Abandon     Action = "abandon"     // the owner, after the address is off its interfaces, in favour of nobody
 )
 
 // Change is one action with its particulars.
 type Change struct {
-	Action Action
-	By     Claim // who acts; counts for complete and abandon
-	To     Claim // the new owner, or the target of a move
-	Over   bool  // for failover: the owner's incarnation is known to be over
-	Gone   bool  // for failover: and its node is no longer configured
-	Reason string
-	Now    time.Time
+	Action               Action
+	By                   Claim // who acts; counts for complete, abandon and acknowledge
+	To                   Claim // the new owner, the new next, or the target of a move
+	Over                 bool  // the owner's incarnation is known to be over
+	Gone                 bool  // and its node is no longer configured
+	NextOver, FormerOver bool  // what is known of the next's and the former next's incarnations
+	Reason               string
+	Now                  time.Time
 }
 
 // Outcome says what became of a change.
@@ -105,11 +115,14 @@ type Outcome struct {
 // transitions is the whole table: which action is possible in which state.
 var transitions = map[State]map[Action]func(Statement, Change) (Statement, Outcome){
 	Unowned: {Assign: assign, FailOver: stay("nobody owns the address"), BeginMove: stay("nobody owns the address"),
-		Cancel: stay("nothing is moving"), Complete: stay("nobody owns the address"), Abandon: stay("nobody owns the address")},
+		Cancel: stay("nothing is moving"), Complete: stay("nobody owns the address"), Abandon: stay("nobody owns the address"),
+		Name: stay("nobody owns the address"), Acknowledge: acknowledge},
 	Held: {Assign: stay("the address has an owner"), FailOver: failOver, BeginMove: beginMove,
-		Cancel: stay("nothing is moving"), Complete: stay("nothing is moving"), Abandon: abandon},
+		Cancel: stay("nothing is moving"), Complete: stay("nothing is moving"), Abandon: abandon,
+		Name: name, Acknowledge: acknowledge},
 	Moving: {Assign: stay("the address has an owner"), FailOver: failOver, BeginMove: beginMove,
-		Cancel: cancelMove, Complete: complete, Abandon: abandon},
+		Cancel: cancelMove, Complete: complete, Abandon: abandon,
+		Name: stay("it is moving, and whom it moves to is next"), Acknowledge: acknowledge},
 }
 
 // Step is the one door in. An action that the state does not allow stays, with the reason; one that does not exist panics.
@@ -125,13 +138,26 @@ func stay(reason string) func(Statement, Change) (Statement, Outcome) {
 	return func(s Statement, _ Change) (Statement, Outcome) { return s, Outcome{Reason: reason} }
 }
 
+// Settled reports whether nobody can act on an earlier statement any more: no former next is left that lives.
+func (s Statement) Settled(formerOver bool) bool { return s.Former.IsZero() || formerOver }
+
+// mayStillTake is why a change waits for the former next.
+func (s Statement) mayStillTake() Outcome {
+	return Outcome{Reason: fmt.Sprintf("%s was next before and has not acknowledged yet that it is not any more", s.Former)}
+}
+
 func assign(s Statement, c Change) (Statement, Outcome) {
-	if c.To.IsZero() {
+	switch {
+	case c.To.IsZero():
 		return s, Outcome{Reason: "no new owner is named"}
+	case !s.Settled(c.FormerOver):
+		return s, s.mayStillTake()
 	}
 	return owned(s, c), Outcome{Changed: true, Reason: c.Reason}
 }
 
+// failOver makes another the owner whose incarnation is over. The former next, or else the next, may have taken the address already:
+// while it lives, only it becomes the owner.
 func failOver(s Statement, c Change) (Statement, Outcome) {
 	same := c.To.LNN == s.Owner.LNN
 	switch {
@@ -139,12 +165,53 @@ func failOver(s Statement, c Change) (Statement, Outcome) {
 		return s, Outcome{Reason: fmt.Sprintf("%s is not known to be over", s.Owner)}
 	case s.Fixed && !same && !c.Gone:
 		return s, Outcome{Reason: fmt.Sprintf("%s holds it without a right that ends: only its node can let go", s.Owner)}
+	case !s.Settled(c.FormerOver) && c.To == s.Former:
+		after := owned(s, c)
+		after.Next = s.Next // it could take only when this one is over, and so it still can
+		return after, Outcome{Changed: true, Reason: c.Reason}
+	case !s.Settled(c.FormerOver):
+		return s, s.mayStillTake()
+	case !s.Next.IsZero() && !c.NextOver && c.To != s.Next:
+		return s, Outcome{Reason: fmt.Sprintf("%s is next and may have taken it", s.Next)}
 	}
 	after := owned(s, c)
 	after.Fixed = s.Fixed && same // the interface may have it from before
 	return after, Outcome{Changed: true, Reason: c.Reason}
 }
 
+// name makes another the next. The one before stays on record as the former one until it has acknowledged. A next that could not act
+// yet, since the one before it had not acknowledged, is not replaced while it lives, not even by that one: it would then be the former
+// next, who may act.
+func name(s Statement, c Change) (Statement, Outcome) {
+	switch {
+	case c.To == s.Next:
+		return s, Outcome{Reason: "it is next already"}
+	case s.Next.IsZero() || c.NextOver:
+	case s.Settled(c.FormerOver):
+		s.Former = s.Next
+	default:
+		return s, s.mayStillTake()
+	}
+	if s.Former == c.To {
+		s.Former = Claim{} // it is next again
+	}
+	s.Next = c.To
+	return s, Outcome{Changed: true, Reason: c.Reason}
+}
+
+// acknowledge is the former next's word that it does not hold the address and will not take it.
+func acknowledge(s Statement, c Change) (Statement, Outcome) {
+	switch {
+	case s.Former.IsZero():
+		return s, Outcome{Reason: "nobody is asked to acknowledge anything"}
+	case c.By != s.Former:
+		return s, Outcome{Reason: fmt.Sprintf("only the former next %s may acknowledge", s.Former)}
+	}
+	s.Former = Claim{}
+	return s, Outcome{Changed: true, Reason: c.Reason}
+}
+
+// beginMove makes the target of the move the next as well, so that whoever was next before acknowledges before the owner lets go.
 func beginMove(s Statement, c Change) (Statement, Outcome) {
 	switch {
 	case c.To.IsZero():
@@ -156,6 +223,13 @@ func beginMove(s Statement, c Change) (Statement, Outcome) {
 	case c.To == s.Owner:
 		return cancelMove(s, c)
 	}
+	if s.Next != c.To {
+		named, outcome := name(s, c)
+		if !outcome.Changed {
+			return s, outcome
+		}
+		s = named
+	}
 	s.To, s.Reason = c.To, c.Reason
 	return s, Outcome{Changed: true, Reason: c.Reason}
 }
@@ -166,8 +240,11 @@ func cancelMove(s Statement, c Change) (Statement, Outcome) {
 }
 
 func complete(s Statement, c Change) (Statement, Outcome) {
-	if c.By != s.Owner {
+	switch {
+	case c.By != s.Owner:
 		return s, Outcome{Reason: fmt.Sprintf("only the owner %s may complete a move", s.Owner)}
+	case !s.Settled(c.FormerOver):
+		return s, s.mayStillTake()
 	}
 	c.To = s.To
 	if c.Reason == "" {
@@ -176,19 +253,24 @@ func complete(s Statement, c Change) (Statement, Outcome) {
 	return owned(s, c), Outcome{Changed: true, Reason: c.Reason}
 }
 
+// abandon leaves the address to nobody. Its next has to acknowledge before anybody else is given it.
 func abandon(s Statement, c Change) (Statement, Outcome) {
-	if c.By != s.Owner {
+	switch {
+	case c.By != s.Owner:
 		return s, Outcome{Reason: fmt.Sprintf("only the owner %s may abandon the address", s.Owner)}
+	case !s.Settled(c.FormerOver):
+		return s, s.mayStillTake()
 	}
 	c.To = Claim{}
-	return owned(s, c), Outcome{Changed: true, Reason: c.Reason}
+	former := s.Next
+	after := owned(s, c)
+	if after.Next = (Claim{}); !c.NextOver {
+		after.Former = former
+	}
+	return after, Outcome{Changed: true, Reason: c.Reason}
 }
 
-// owned makes c.To the owner under the next epoch.
+// owned makes c.To the owner under the next epoch. Its next has to be named anew: whoever was next is the owner now, or over.
 func owned(s Statement, c Change) Statement {
-	next := s.Next
-	if next.Member() == c.To.Member() {
-		next = Claim{}
-	}
-	return Statement{Owner: c.To, Next: next, Epoch: s.Epoch + 1, Since: c.Now, Reason: c.Reason}
+	return Statement{Owner: c.To, Epoch: s.Epoch + 1, Since: c.Now, Reason: c.Reason}
 }
