@@ -110,6 +110,7 @@ type Agent struct {
 	drew      time.Time // when the present start drew its first number, by the wall clock
 	drewAt    time.Time // and by the agent's
 	links     linkState
+	releases  releases // what others let go of in favour of this node
 	wg        sync.WaitGroup
 }
 
@@ -129,6 +130,7 @@ type edges struct {
 	destroy     func(on func(netip.Addr) bool) ([]address.Connection, error) // ends connections
 	tickles     address.TickleSender                                         // wakes far ends
 	pushes      connectionPusher                                             // the other nodes, told of connections
+	releases    releaser                                                     // and of addresses that they may take
 	site        siteAsker                                                    // the site's DNS servers
 }
 
@@ -268,7 +270,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
-		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, site: askSite,
+		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, releases: a.peers, site: askSite,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

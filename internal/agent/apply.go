@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // applier puts what this node should have onto its interfaces, one wish at a time, the latest first.
@@ -19,6 +20,7 @@ import (
 type applier struct {
 	reconciler *address.Reconciler
 	hooks      *hookRelay
+	released   func(wish, []netip.Addr)                            // called as soon as addresses are off; must not block
 	leave      func(wish, map[netip.Addr]bool) (afterwards func()) // resets clients of what is about to leave
 	mayHold    func() bool
 	log        *slog.Logger
@@ -38,8 +40,9 @@ type wish struct {
 	holdings   []steering.Holding
 	managed    func(netip.Addr) bool // the cluster's addresses
 	routes     []address.SubnetRoute
-	moving     map[netip.Addr]moveEnds // addresses on their way, for the hooks
-	leaving    map[netip.Addr]bool     // addresses that go to other nodes, or nowhere
+	moving     map[netip.Addr]moveEnds         // addresses on their way, for the hooks
+	leaving    map[netip.Addr]bool             // addresses that go to other nodes, or nowhere
+	handing    map[netip.Addr]tenure.Statement // those whose new owners are told as soon as they are off
 }
 
 type moveEnds struct{ from, to cluster.Member }
@@ -132,6 +135,15 @@ func heldOf(result address.Result) map[netip.Addr]bool {
 	return held
 }
 
+// offInterfaces are the addresses that were taken off, as far as the kernel could be read afterwards.
+func offInterfaces(result address.Result) []netip.Addr {
+	if result.Unread != nil {
+		return nil
+	}
+	held, left := heldOf(result), leftOf(result)
+	return slices.DeleteFunc(slices.Clone(result.Released), func(addr netip.Addr) bool { return held[addr] || left[addr] })
+}
+
 func leftOf(result address.Result) map[netip.Addr]bool {
 	left := make(map[netip.Addr]bool, len(result.Left))
 	for _, addr := range result.Left {
@@ -158,6 +170,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	}
 	afterwards := a.leave(w, before.there())
 	result := a.reconciler.SetUnder(ctx, w.desired(a.known), w.silences)
+	a.released(w, offInterfaces(result))
 	afterwards()
 	if !a.mayHold() {
 		// The right ran out while the addresses were put on: take everything off again.

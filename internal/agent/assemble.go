@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/load"
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure"
 	"github.com/holdfast/holdfast/internal/verdict"
@@ -34,7 +35,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
-		moveFrom: map[netip.Addr]moveEnds{}, renounced: map[netip.Addr]bool{}, reported: map[int]string{},
+		moveFrom: map[netip.Addr]moveEnds{}, renounced: map[netip.Addr]bool{}, given: map[netip.Addr]steering.Release{}, reported: map[int]string{},
 	}
 	a.peers.SetNodes(config.Nodes)
 	a.tenancy = newTenancy(a.self.LNN, newLife(), timingOf(config.Settings), a.now)
@@ -44,7 +45,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
 	a.clients = newClients(a, e)
 	a.applier = &applier{
-		leave: a.clients.leave,
+		leave: a.clients.leave, released: a.handed,
 		reconciler: address.New(address.Options{
 			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
 			Permit: a.tenancy.Permitted,

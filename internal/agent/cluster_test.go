@@ -154,7 +154,7 @@ func (c *testCluster) start(lnn int) {
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
 
-		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn}, site: c.siteDNS,
+		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn}, releases: asker{c, lnn}, site: c.siteDNS,
 	}
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)
@@ -230,6 +230,14 @@ func (a asker) reach(to int) (*Agent, error) {
 		return nil, errCut
 	}
 	return agent, nil
+}
+
+func (a asker) Released(_ context.Context, lnn int, r *holdfastv1.ReleasedRequest) error {
+	agent, err := a.reach(lnn)
+	if err != nil {
+		return err
+	}
+	return agent.takeReleases(a.from, r)
 }
 
 func (a asker) Held(_ context.Context, lnn int) interfaces {

@@ -43,8 +43,9 @@ type loop struct {
 	readySince   time.Time
 	wakeAt       time.Time
 	moveFrom     map[netip.Addr]moveEnds
-	renounced    map[netip.Addr]bool // of which this node has said, as their former next, that it will not take them
-	reported     map[int]string      // what was last said of each node, for the events
+	given        map[netip.Addr]steering.Release // of which this node tells others that it has let go
+	renounced    map[netip.Addr]bool             // of which this node has said, as their former next, that it will not take them
+	reported     map[int]string                  // what was last said of each node, for the events
 	planned      plannedLoads
 	since        sinces   // since when nodes and members are what they are
 	ownSince     struct { // since when this node is what it is, by both clocks
@@ -213,6 +214,7 @@ func (l *loop) world(now time.Time) *steering.World {
 		Config: config, Self: l.self.LNN, Nodes: map[int]steering.Node{},
 		Pools: l.replica.statements(), Services: l.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Renounced: l.renunciations(),
 	}
+	w.Given, w.Released = l.told(w)
 	for _, node := range config.Nodes {
 		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
 	}
@@ -324,7 +326,10 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[
 	}
 	l.generation++
 	l.wanted, l.routesOf = holdings, w.Config
+	handing := steering.Handing(w, l.tenancy.Incarnation())
+	l.give(handing)
 	l.applier.Want(wish{
+		handing:    handing,
 		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),
 		routes: l.routes(w, holdings), moving: l.moveEnds(w, holdings), leaving: leaving,
 	})
@@ -340,9 +345,17 @@ func (l *loop) moveEnds(w *steering.World, holdings []steering.Holding) map[neti
 			}
 		}
 	}
+	statements := steering.Moving(w)
 	for _, h := range holdings {
-		if _, here := l.moveFrom[h.Address]; here {
-			ends[h.Address] = l.moveFrom[h.Address]
+		if from, here := l.moveFrom[h.Address]; here {
+			ends[h.Address] = from
+		}
+		switch st := statements[h.Address]; { // what comes before the record says so
+		case h.Kind == steering.Static || st.Owner.LNN == w.Self:
+		case w.Over(st.Owner):
+			ends[h.Address] = moveEnds{to: cluster.Member{LNN: w.Self, Interface: h.Interface}}
+		default:
+			ends[h.Address] = moveEnds{st.Owner.Member(), st.To.Member()}
 		}
 	}
 	return ends

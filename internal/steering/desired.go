@@ -71,6 +71,10 @@ func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, m
 		h.Interface, h.Epoch = w.heir(st).Interface, st.Epoch+1
 		return true
 	}
+	if mayHold && w.released(h.Address, st, self) {
+		h.Interface, h.Epoch = st.To.Interface, st.Epoch+1
+		return true
+	}
 	if st.Owner.LNN != w.Self || st.Owner.IsZero() {
 		return false
 	}
@@ -79,7 +83,28 @@ func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, m
 		return st.To.IsZero()
 	}
 	// What is asked away stays until nobody but whom it goes to can take it.
-	return mayHold && st.Owner.Incarnation == self && (st.To.IsZero() || !w.settled(st))
+	return mayHold && st.Owner.Incarnation == self && (st.To.IsZero() || !w.settled(st)) && !w.Given[h.Address].Of(st)
+}
+
+// Handing are the moves away from this node whose address it may tell the target of as soon as it is off its interfaces, so that the
+// target need not wait for the record. By address.
+func Handing(w *World, self tenure.Incarnation) map[netip.Addr]tenure.Statement {
+	handing := map[netip.Addr]tenure.Statement{}
+	add := func(address netip.Addr, st tenure.Statement) {
+		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed
+		if mine && st.State() == tenure.Moving && st.To.LNN != w.Self && w.settled(st) && !w.Over(st.To) && !w.Silent(st.To) {
+			handing[address] = st
+		}
+	}
+	for _, record := range w.Pools {
+		for address, st := range record {
+			add(address, st)
+		}
+	}
+	for key, st := range w.Services {
+		add(key.Address, st)
+	}
+	return handing
 }
 
 // Letting is a record in which this node has let go of what it was asked for.
@@ -111,7 +136,7 @@ func LetGo(w *World, self tenure.Incarnation, on OnInterfaces, now time.Time) []
 		for _, address := range slices.SortedFunc(maps.Keys(record), netip.Addr.Compare) {
 			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
 			there := on.Held[address] || on.Left[address]
-			after, changed := letGo(w, record[address], self, there, configured, now)
+			after, changed := letGo(w, address, record[address], self, there, configured, now)
 			if acknowledged, yes := acknowledge(w, address, record[address], self, there, w.UnfitFor(id, record[address].Former.Member())); !changed && yes {
 				after, changed = acknowledged, true
 				letting.Renounced = append(letting.Renounced, address)
@@ -137,8 +162,12 @@ func LetGo(w *World, self tenure.Incarnation, on OnInterfaces, now time.Time) []
 	return lettings
 }
 
-// letGo completes one move away from this node, or abandons an address that is no longer configured.
-func letGo(w *World, st tenure.Statement, self tenure.Incarnation, held, configured bool, now time.Time) (tenure.Statement, bool) {
+// letGo completes one move away from this node or, by the owner's word, to it, or abandons an address that is no longer configured.
+func letGo(w *World, address netip.Addr, st tenure.Statement, self tenure.Incarnation, held, configured bool, now time.Time) (tenure.Statement, bool) {
+	if held && w.released(address, st, self) { // it has come here by its owner's word
+		after, outcome := w.step(st, tenure.Change{Action: tenure.Complete, By: st.To, Now: now})
+		return after, outcome.Changed
+	}
 	mine := st.Owner.LNN == w.Self && (st.Owner.Incarnation == self || st.Fixed)
 	if !mine || held {
 		return st, false

@@ -180,13 +180,18 @@ func (p *Proposal) apply(w *World, want placement.Statement, reason string, now 
 		after = p.failOver(w, before, claim, reason, now)
 	case claim != before.Owner:
 		after, _ = w.step(before, tenure.Change{Action: tenure.BeginMove, To: claim, Reason: reason, Now: now})
-	case !before.To.IsZero():
-		after, _ = w.step(before, tenure.Change{Action: tenure.Cancel, Reason: reason, Now: now})
+	case !before.To.IsZero() && (w.Over(before.To) || p.mayCancel(w, before, want.Address)):
+		after, _ = w.step(before, tenure.Change{Action: tenure.Cancel, By: before.Owner, Reason: reason, Now: now})
 	}
 	if next := w.Claim(want.Next); after.State() == tenure.Held && !w.Over(after.Owner) && (next != after.Owner || next.IsZero()) {
 		after, _ = w.step(after, tenure.Change{Action: tenure.Name, To: next, Reason: after.Reason})
 	}
 	p.set(w, want.Address, before, after, reason)
+}
+
+// mayCancel reports whether this node may take back a move: only the owner, which has told nobody that it let go.
+func (p *Proposal) mayCancel(w *World, st tenure.Statement, address netip.Addr) bool {
+	return st.Owner.LNN == w.Self && st.Owner.Incarnation == w.Nodes[w.Self].Incarnation && !w.Given[address].Of(st)
 }
 
 // failOver is the step for an address whose owner is over. Whoever may have taken it already becomes the owner; a next that is not

@@ -182,8 +182,8 @@ func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now t
 	p := ServiceProposal{Key: key, Statement: st}
 	var outcome tenure.Outcome
 	switch {
-	case st.State() == tenure.Moving && (w.Over(st.To) || w.Silent(st.To)):
-		p.Statement, outcome = w.step(st, tenure.Change{Action: tenure.Cancel, Reason: "the node it was moving to is gone", Now: now})
+	case st.State() == tenure.Moving && (w.Over(st.To) || w.Silent(st.To) && !w.Given[key.Address].Of(st)):
+		p.Statement, outcome = w.step(st, tenure.Change{Action: tenure.Cancel, By: st.Owner, Reason: "the node it was moving to is gone", Now: now})
 	case st.State() == tenure.Moving && !held:
 		if p.Statement, outcome = w.step(st, tenure.Change{Action: tenure.Complete, By: st.Owner, Now: now}); outcome.Changed {
 			p.Statement, _ = w.step(p.Statement, tenure.Change{Action: tenure.Name, To: w.serviceSuccessor(key.Subnet, counts, st.To.LNN)})

@@ -33,6 +33,10 @@ type records struct {
 
 // sight is what one node sees and is about to do.
 type sight struct {
+	handing   map[netip.Addr]tenure.Statement // of the last wish
+	given     map[netip.Addr]Release
+	released  map[netip.Addr]Release
+	mail      []func() // releases on their way here
 	version   int
 	over      map[int]tenure.Incarnation
 	wish      map[netip.Addr]bool
@@ -52,7 +56,8 @@ func newFoggy(t fataler, seed uint64, nodes, addresses int) *foggy {
 }
 
 func (f *foggy) fresh() *sight {
-	return &sight{version: len(f.versions) - 1, over: map[int]tenure.Incarnation{}, renounced: map[netip.Addr]bool{}}
+	return &sight{version: len(f.versions) - 1, over: map[int]tenure.Incarnation{}, renounced: map[netip.Addr]bool{},
+		given: map[netip.Addr]Release{}, released: map[netip.Addr]Release{}}
 }
 
 func (f *foggy) say(format string, args ...any) {
@@ -84,6 +89,10 @@ func (f *foggy) seen(lnn int) *World {
 		}
 	}
 	w.Renounced = maps.Clone(s.renounced)
+	statements := Moving(w)
+	maps.DeleteFunc(s.given, func(address netip.Addr, r Release) bool { return !r.Of(statements[address]) })
+	maps.DeleteFunc(s.released, func(address netip.Addr, r Release) bool { return statements[address].Epoch > r.Epoch })
+	w.Given, w.Released = maps.Clone(s.given), maps.Clone(s.released)
 	return w
 }
 
@@ -101,6 +110,10 @@ func (f *foggy) look(lnn int) {
 	if s.wish == nil || !maps.Equal(want, s.wish) {
 		s.wish = want
 		s.wishes++
+		s.handing = Handing(w, n.Incarnation)
+		for address, st := range s.handing {
+			s.given[address] = Release{st.Owner, st.Epoch}
+		}
 		f.say("node %d/%d wishes %v by version %d", lnn, n.Incarnation, slices.SortedFunc(maps.Keys(want), netip.Addr.Compare), s.version)
 	}
 	if len(s.writing) > 2 {
@@ -185,6 +198,15 @@ func brief(st tenure.Statement) string {
 func (f *foggy) apply(lnn int) {
 	n, s := f.nodes[lnn], f.sight[lnn]
 	if n.running && s.wish != nil {
+		for address, st := range s.handing {
+			if n.held[address] && !s.wish[address] {
+				to := f.sight[st.To.LNN]
+				to.mail = append(to.mail, func() {
+					f.say("node %d is told that node %d let go of %s under %d", st.To.LNN, lnn, address, st.Epoch)
+					f.sight[st.To.LNN].released[address] = Release{st.Owner, st.Epoch}
+				})
+			}
+		}
 		n.held = maps.Clone(s.wish)
 		s.applied = s.wishes
 		f.verify()
@@ -218,7 +240,9 @@ func (f *foggy) act() {
 		if !n.running {
 			f.start(lnn)
 			f.say("node %d/%d starts", lnn, n.Incarnation)
+			mail := s.mail // what is on its way may still arrive
 			f.sight[lnn] = f.fresh()
+			f.sight[lnn].mail = mail
 		}
 	case 3:
 		n.Draining = !n.Draining && f.random.IntN(3) == 0
@@ -238,8 +262,14 @@ func (f *foggy) act() {
 			s.version += 1 + f.random.IntN(len(f.versions)-1-s.version)
 			f.say("node %d sees version %d", lnn, s.version)
 		}
-	case 12, 13, 14:
+	case 12, 13:
 		f.apply(lnn)
+	case 14:
+		if len(s.mail) > 0 {
+			i := f.random.IntN(len(s.mail))
+			s.mail[i]()
+			s.mail = slices.Delete(s.mail, i, i+1)
+		}
 	case 15, 16, 17, 18:
 		if len(s.writing) > 0 {
 			do := s.writing[0]

@@ -68,12 +68,14 @@ type World struct {
 	Nodes      map[int]Node
 	Pools      map[cluster.PoolID]tenure.Record
 	Services   map[ServiceKey]tenure.Statement
-	Loads      Loads               // the last measurements, for answers
-	Planned    Loads               // those on which the plan on record rests; nil: the last
-	PlannedAge time.Duration       // how long ago the planned ones were the last, at most placement.PlanInterval
-	Idle       map[netip.Addr]bool // addresses that are known to have no connection
-	Renounced  map[netip.Addr]bool // addresses of which this node, as their former next, is about to acknowledge that it will not take them
-	Settling   bool                // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
+	Loads      Loads                  // the last measurements, for answers
+	Planned    Loads                  // those on which the plan on record rests; nil: the last
+	PlannedAge time.Duration          // how long ago the planned ones were the last, at most placement.PlanInterval
+	Idle       map[netip.Addr]bool    // addresses that are known to have no connection
+	Released   map[netip.Addr]Release // addresses that are moving to this node and that their owners say they have let go of
+	Given      map[netip.Addr]Release // of which this node, as the owner, has told whom they move to that it has let go
+	Renounced  map[netip.Addr]bool    // addresses of which this node, as their former next, is about to acknowledge that it will not take them
+	Settling   bool                   // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 }
 
 // Claim is the claim under which a member may be put on record now; zero when its node is not present.
@@ -99,6 +101,22 @@ func (w *World) step(st tenure.Statement, c tenure.Change) (tenure.Statement, te
 	c.Over, c.Gone = w.Over(st.Owner), w.removed(st.Owner.LNN)
 	c.NextOver, c.FormerOver = w.Over(st.Next), w.Over(st.Former)
 	return st.Step(c)
+}
+
+// Release is an owner's word that it has let go of an address under one statement. It never takes it again by that one.
+type Release struct {
+	Owner tenure.Claim
+	Epoch uint64
+}
+
+// Of reports whether the word was given under a statement.
+func (r Release) Of(st tenure.Statement) bool {
+	return !r.Owner.IsZero() && r.Owner == st.Owner && r.Epoch == st.Epoch && st.State() == tenure.Moving
+}
+
+// released reports whether this node may have an address that is moving to it: the owner has let go, and nobody else can take it.
+func (w *World) released(address netip.Addr, st tenure.Statement, self tenure.Incarnation) bool {
+	return st.To.LNN == w.Self && st.To.Incarnation == self && w.settled(st) && w.Released[address].Of(st)
 }
 
 // heir is who takes, or has taken, the address of an owner that is over: the former next as long as it has not acknowledged, else the

@@ -49,7 +49,7 @@ type Statement struct {
 	Former Claim     `json:"former,omitzero"`  // who was next, and has not acknowledged yet that it is not any more
 	To     Claim     `json:"to,omitzero"`      // who takes when the owner has let go: a planned move under way; it is next, too
 	Fixed  bool      `json:"fixed,omitempty"`  // the owner holds it without tenure
-	Epoch  uint64    `json:"epoch"`            // rises with every change of owner
+	Epoch  uint64    `json:"epoch"`            // rises with every change of owner, and with every move that is asked for
 	Since  time.Time `json:"since"`            // when the owner became owner, by the proposer's clock; for people
 	Reason string    `json:"reason,omitempty"` // why the owner became owner
 }
@@ -89,15 +89,15 @@ const (
 	Name        Action = "name"        // anyone: another next, or none
 	Acknowledge Action = "acknowledge" // the former next, which does not hold the address and will not take it
 	BeginMove   Action = "move"        // anyone: ask the owner to let go in favour of To
-	Cancel      Action = "cancel"      // anyone: take the request back
-	Complete    Action = "complete"    // the owner, after the address is off its interfaces
+	Cancel      Action = "cancel"      // the owner, which has told nobody that it let go; anyone once the target is over
+	Complete    Action = "complete"    // the owner, after the address is off its interfaces, or the target, which has its word for that
 	Abandon     Action = "abandon"     // the owner, after the address is off its interfaces, in favour of nobody
 )
 
 // Change is one action with its particulars.
 type Change struct {
 	Action               Action
-	By                   Claim // who acts; counts for complete, abandon and acknowledge
+	By                   Claim // who acts; counts for complete, cancel, abandon and acknowledge
 	To                   Claim // the new owner, the new next, or the target of a move
 	Over                 bool  // the owner's incarnation is known to be over
 	Gone                 bool  // and its node is no longer configured
@@ -222,6 +222,8 @@ func beginMove(s Statement, c Change) (Statement, Outcome) {
 		return s, Outcome{Reason: "it is there already"}
 	case c.To == s.Owner:
 		return cancelMove(s, c)
+	case !s.To.IsZero() && !c.NextOver:
+		return s, Outcome{Reason: fmt.Sprintf("it is moving to %s, which may have it already", s.To)}
 	}
 	if s.Next != c.To {
 		named, outcome := name(s, c)
@@ -231,18 +233,24 @@ func beginMove(s Statement, c Change) (Statement, Outcome) {
 		s = named
 	}
 	s.To, s.Reason = c.To, c.Reason
+	s.Epoch++ // the owner's word that it has let go is for this move and no other
 	return s, Outcome{Changed: true, Reason: c.Reason}
 }
 
+// cancelMove takes a request back. Where the move goes on, only the owner knows whether it has let go already; whom it moves to is next, so
+// that one's being over is NextOver.
 func cancelMove(s Statement, c Change) (Statement, Outcome) {
+	if c.By != s.Owner && !c.NextOver {
+		return s, Outcome{Reason: fmt.Sprintf("only the owner %s may take it back: %s may have it already", s.Owner, s.To)}
+	}
 	s.To = Claim{}
 	return s, Outcome{Changed: true, Reason: c.Reason}
 }
 
 func complete(s Statement, c Change) (Statement, Outcome) {
 	switch {
-	case c.By != s.Owner:
-		return s, Outcome{Reason: fmt.Sprintf("only the owner %s may complete a move", s.Owner)}
+	case c.By != s.Owner && c.By != s.To:
+		return s, Outcome{Reason: fmt.Sprintf("only the owner %s, or %s with its word, may complete a move", s.Owner, s.To)}
 	case !s.Settled(c.FormerOver):
 		return s, s.mayStillTake()
 	}

@@ -799,6 +799,157 @@ func (*AnsweredResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
+type ReleasedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Under which the caller owned them.
+	Incarnation *Incarnation `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// At most 4,096.
+	Addresses     []*ReleasedAddress `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleasedRequest) Reset() {
+	*x = ReleasedRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleasedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleasedRequest) ProtoMessage() {}
+
+func (x *ReleasedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleasedRequest.ProtoReflect.Descriptor instead.
+func (*ReleasedRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReleasedRequest) GetIncarnation() *Incarnation {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *ReleasedRequest) GetAddresses() []*ReleasedAddress {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+type ReleasedAddress struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// The caller's interface from which it went, and the epoch of the statement by which it goes.
+	Interface     string `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
+	Epoch         uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleasedAddress) Reset() {
+	*x = ReleasedAddress{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleasedAddress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleasedAddress) ProtoMessage() {}
+
+func (x *ReleasedAddress) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleasedAddress.ProtoReflect.Descriptor instead.
+func (*ReleasedAddress) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReleasedAddress) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReleasedAddress) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *ReleasedAddress) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type ReleasedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleasedResponse) Reset() {
+	*x = ReleasedResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleasedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleasedResponse) ProtoMessage() {}
+
+func (x *ReleasedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleasedResponse.ProtoReflect.Descriptor instead.
+func (*ReleasedResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
+}
+
 type HookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// prepare, release, take or done.
@@ -815,7 +966,7 @@ type HookRequest struct {
 
 func (x *HookRequest) Reset() {
 	*x = HookRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +978,7 @@ func (x *HookRequest) String() string {
 func (*HookRequest) ProtoMessage() {}
 
 func (x *HookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +991,7 @@ func (x *HookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRequest.ProtoReflect.Descriptor instead.
 func (*HookRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HookRequest) GetPhase() string {
@@ -890,7 +1041,7 @@ type HookResponse struct {
 
 func (x *HookResponse) Reset() {
 	*x = HookResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1053,7 @@ func (x *HookResponse) String() string {
 func (*HookResponse) ProtoMessage() {}
 
 func (x *HookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1066,7 @@ func (x *HookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookResponse.ProtoReflect.Descriptor instead.
 func (*HookResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HookResponse) GetOutput() string {
@@ -947,7 +1098,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1110,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1123,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 type HeldResponse struct {
@@ -986,7 +1137,7 @@ type HeldResponse struct {
 
 func (x *HeldResponse) Reset() {
 	*x = HeldResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -998,7 +1149,7 @@ func (x *HeldResponse) String() string {
 func (*HeldResponse) ProtoMessage() {}
 
 func (x *HeldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +1162,7 @@ func (x *HeldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
 func (*HeldResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HeldResponse) GetHeld() []string {
@@ -1038,7 +1189,7 @@ type ChecksRequest struct {
 
 func (x *ChecksRequest) Reset() {
 	*x = ChecksRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1201,7 @@ func (x *ChecksRequest) String() string {
 func (*ChecksRequest) ProtoMessage() {}
 
 func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1214,7 @@ func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksRequest.ProtoReflect.Descriptor instead.
 func (*ChecksRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ChecksRequest) GetPool() string {
@@ -1082,7 +1233,7 @@ type ChecksResponse struct {
 
 func (x *ChecksResponse) Reset() {
 	*x = ChecksResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1245,7 @@ func (x *ChecksResponse) String() string {
 func (*ChecksResponse) ProtoMessage() {}
 
 func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1258,7 @@ func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksResponse.ProtoReflect.Descriptor instead.
 func (*ChecksResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChecksResponse) GetChecks() []*PoolCheck {
@@ -1128,7 +1279,7 @@ type PoolCheck struct {
 
 func (x *PoolCheck) Reset() {
 	*x = PoolCheck{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1291,7 @@ func (x *PoolCheck) String() string {
 func (*PoolCheck) ProtoMessage() {}
 
 func (x *PoolCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1304,7 @@ func (x *PoolCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolCheck.ProtoReflect.Descriptor instead.
 func (*PoolCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PoolCheck) GetPool() string {
@@ -1185,7 +1336,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1348,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1361,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConnectionsRequest) GetIncarnation() *Incarnation {
@@ -1253,7 +1404,7 @@ type ClientConnections struct {
 
 func (x *ClientConnections) Reset() {
 	*x = ClientConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1416,7 @@ func (x *ClientConnections) String() string {
 func (*ClientConnections) ProtoMessage() {}
 
 func (x *ClientConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1429,7 @@ func (x *ClientConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnections.ProtoReflect.Descriptor instead.
 func (*ClientConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClientConnections) GetAddress() string {
@@ -1314,7 +1465,7 @@ type ClientConnection struct {
 
 func (x *ClientConnection) Reset() {
 	*x = ClientConnection{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1477,7 @@ func (x *ClientConnection) String() string {
 func (*ClientConnection) ProtoMessage() {}
 
 func (x *ClientConnection) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1490,7 @@ func (x *ClientConnection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnection.ProtoReflect.Descriptor instead.
 func (*ClientConnection) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ClientConnection) GetLocalPort() uint32 {
@@ -1373,7 +1524,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1536,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1549,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConnectionsResponse) GetLost() bool {
@@ -1416,7 +1567,7 @@ type RosterRequest struct {
 
 func (x *RosterRequest) Reset() {
 	*x = RosterRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1579,7 @@ func (x *RosterRequest) String() string {
 func (*RosterRequest) ProtoMessage() {}
 
 func (x *RosterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1592,7 @@ func (x *RosterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
 func (*RosterRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 type RosterResponse struct {
@@ -1458,7 +1609,7 @@ type RosterResponse struct {
 
 func (x *RosterResponse) Reset() {
 	*x = RosterResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1621,7 @@ func (x *RosterResponse) String() string {
 func (*RosterResponse) ProtoMessage() {}
 
 func (x *RosterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1634,7 @@ func (x *RosterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
 func (*RosterResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RosterResponse) GetBelongs() bool {
@@ -1523,7 +1674,7 @@ type RosterMember struct {
 
 func (x *RosterMember) Reset() {
 	*x = RosterMember{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1686,7 @@ func (x *RosterMember) String() string {
 func (*RosterMember) ProtoMessage() {}
 
 func (x *RosterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1699,7 @@ func (x *RosterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
 func (*RosterMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RosterMember) GetId() string {
@@ -1646,7 +1797,15 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x10\n" +
 	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\rR\x05count\"\x12\n" +
-	"\x10AnsweredResponse\"u\n" +
+	"\x10AnsweredResponse\"\x89\x01\n" +
+	"\x0fReleasedRequest\x12:\n" +
+	"\vincarnation\x18\x01 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12:\n" +
+	"\taddresses\x18\x02 \x03(\v2\x1c.holdfast.v1.ReleasedAddressR\taddresses\"_\n" +
+	"\x0fReleasedAddress\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1c\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x12\n" +
+	"\x10ReleasedResponse\"u\n" +
 	"\vHookRequest\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -1698,7 +1857,7 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted2\xad\x04\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\xf6\x04\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
@@ -1706,7 +1865,8 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04Hook\x12\x18.holdfast.v1.HookRequest\x1a\x19.holdfast.v1.HookResponse\x12A\n" +
 	"\x06Roster\x12\x1a.holdfast.v1.RosterRequest\x1a\x1b.holdfast.v1.RosterResponse\x12;\n" +
 	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12P\n" +
-	"\vConnections\x12\x1f.holdfast.v1.ConnectionsRequest\x1a .holdfast.v1.ConnectionsResponse\x12A\n" +
+	"\vConnections\x12\x1f.holdfast.v1.ConnectionsRequest\x1a .holdfast.v1.ConnectionsResponse\x12G\n" +
+	"\bReleased\x12\x1c.holdfast.v1.ReleasedRequest\x1a\x1d.holdfast.v1.ReleasedResponse\x12A\n" +
 	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
 var (
@@ -1721,7 +1881,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1735,61 +1895,68 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*RotationNode)(nil),        // 9: holdfast.v1.RotationNode
 	(*PoolAnswers)(nil),         // 10: holdfast.v1.PoolAnswers
 	(*AnsweredResponse)(nil),    // 11: holdfast.v1.AnsweredResponse
-	(*HookRequest)(nil),         // 12: holdfast.v1.HookRequest
-	(*HookResponse)(nil),        // 13: holdfast.v1.HookResponse
-	(*HeldRequest)(nil),         // 14: holdfast.v1.HeldRequest
-	(*HeldResponse)(nil),        // 15: holdfast.v1.HeldResponse
-	(*ChecksRequest)(nil),       // 16: holdfast.v1.ChecksRequest
-	(*ChecksResponse)(nil),      // 17: holdfast.v1.ChecksResponse
-	(*PoolCheck)(nil),           // 18: holdfast.v1.PoolCheck
-	(*ConnectionsRequest)(nil),  // 19: holdfast.v1.ConnectionsRequest
-	(*ClientConnections)(nil),   // 20: holdfast.v1.ClientConnections
-	(*ClientConnection)(nil),    // 21: holdfast.v1.ClientConnection
-	(*ConnectionsResponse)(nil), // 22: holdfast.v1.ConnectionsResponse
-	(*RosterRequest)(nil),       // 23: holdfast.v1.RosterRequest
-	(*RosterResponse)(nil),      // 24: holdfast.v1.RosterResponse
-	(*RosterMember)(nil),        // 25: holdfast.v1.RosterMember
-	nil,                         // 26: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 27: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 28: holdfast.v1.CheckState
+	(*ReleasedRequest)(nil),     // 12: holdfast.v1.ReleasedRequest
+	(*ReleasedAddress)(nil),     // 13: holdfast.v1.ReleasedAddress
+	(*ReleasedResponse)(nil),    // 14: holdfast.v1.ReleasedResponse
+	(*HookRequest)(nil),         // 15: holdfast.v1.HookRequest
+	(*HookResponse)(nil),        // 16: holdfast.v1.HookResponse
+	(*HeldRequest)(nil),         // 17: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 18: holdfast.v1.HeldResponse
+	(*ChecksRequest)(nil),       // 19: holdfast.v1.ChecksRequest
+	(*ChecksResponse)(nil),      // 20: holdfast.v1.ChecksResponse
+	(*PoolCheck)(nil),           // 21: holdfast.v1.PoolCheck
+	(*ConnectionsRequest)(nil),  // 22: holdfast.v1.ConnectionsRequest
+	(*ClientConnections)(nil),   // 23: holdfast.v1.ClientConnections
+	(*ClientConnection)(nil),    // 24: holdfast.v1.ClientConnection
+	(*ConnectionsResponse)(nil), // 25: holdfast.v1.ConnectionsResponse
+	(*RosterRequest)(nil),       // 26: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 27: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 28: holdfast.v1.RosterMember
+	nil,                         // 29: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 30: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 31: holdfast.v1.CheckState
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	27, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	30, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	10, // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
 	6,  // 5: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
 	9,  // 6: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	26, // 7: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	18, // 8: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	28, // 9: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	27, // 10: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	20, // 11: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
-	21, // 12: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
-	21, // 13: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
-	25, // 14: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
-	0,  // 15: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 16: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	7,  // 17: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	12, // 18: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	23, // 19: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
-	14, // 20: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	19, // 21: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
-	16, // 22: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	4,  // 23: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	11, // 24: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	8,  // 25: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	13, // 26: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	24, // 27: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
-	15, // 28: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	22, // 29: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
-	17, // 30: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	23, // [23:31] is the sub-list for method output_type
-	15, // [15:23] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	30, // 7: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	13, // 8: holdfast.v1.ReleasedRequest.addresses:type_name -> holdfast.v1.ReleasedAddress
+	29, // 9: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	21, // 10: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
+	31, // 11: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	30, // 12: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	23, // 13: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
+	24, // 14: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
+	24, // 15: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
+	28, // 16: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	0,  // 17: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 18: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	7,  // 19: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	15, // 20: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	26, // 21: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	17, // 22: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	22, // 23: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
+	12, // 24: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
+	19, // 25: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	4,  // 26: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	11, // 27: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	8,  // 28: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	16, // 29: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	27, // 30: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	18, // 31: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	25, // 32: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
+	14, // 33: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
+	20, // 34: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	26, // [26:35] is the sub-list for method output_type
+	17, // [17:26] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1804,7 +1971,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

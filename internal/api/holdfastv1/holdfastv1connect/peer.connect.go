@@ -51,6 +51,8 @@ const (
 	PeerHeldProcedure = "/holdfast.v1.Peer/Held"
 	// PeerConnectionsProcedure is the fully-qualified name of the Peer's Connections RPC.
 	PeerConnectionsProcedure = "/holdfast.v1.Peer/Connections"
+	// PeerReleasedProcedure is the fully-qualified name of the Peer's Released RPC.
+	PeerReleasedProcedure = "/holdfast.v1.Peer/Released"
 	// PeerChecksProcedure is the fully-qualified name of the Peer's Checks RPC.
 	PeerChecksProcedure = "/holdfast.v1.Peer/Checks"
 )
@@ -73,6 +75,8 @@ type PeerClient interface {
 	// Connections tells the called node which clients have connections to addresses of the caller whose successor it is, so that it
 	// can wake them when it takes over.
 	Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error)
+	// Released tells the node to which addresses move that they are off the caller's interfaces, so that it need not wait for the record.
+	Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 }
@@ -130,6 +134,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Connections")),
 			connect.WithClientOptions(opts...),
 		),
+		released: connect.NewClient[holdfastv1.ReleasedRequest, holdfastv1.ReleasedResponse](
+			httpClient,
+			baseURL+PeerReleasedProcedure,
+			connect.WithSchema(peerMethods.ByName("Released")),
+			connect.WithClientOptions(opts...),
+		),
 		checks: connect.NewClient[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse](
 			httpClient,
 			baseURL+PeerChecksProcedure,
@@ -148,6 +158,7 @@ type peerClient struct {
 	roster      *connect.Client[holdfastv1.RosterRequest, holdfastv1.RosterResponse]
 	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
 	connections *connect.Client[holdfastv1.ConnectionsRequest, holdfastv1.ConnectionsResponse]
+	released    *connect.Client[holdfastv1.ReleasedRequest, holdfastv1.ReleasedResponse]
 	checks      *connect.Client[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse]
 }
 
@@ -214,6 +225,15 @@ func (c *peerClient) Connections(ctx context.Context, req *holdfastv1.Connection
 	return nil, err
 }
 
+// Released calls holdfast.v1.Peer.Released.
+func (c *peerClient) Released(ctx context.Context, req *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error) {
+	response, err := c.released.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Checks calls holdfast.v1.Peer.Checks.
 func (c *peerClient) Checks(ctx context.Context, req *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {
 	response, err := c.checks.CallUnary(ctx, connect.NewRequest(req))
@@ -241,6 +261,8 @@ type PeerHandler interface {
 	// Connections tells the called node which clients have connections to addresses of the caller whose successor it is, so that it
 	// can wake them when it takes over.
 	Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error)
+	// Released tells the node to which addresses move that they are off the caller's interfaces, so that it need not wait for the record.
+	Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 }
@@ -294,6 +316,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Connections")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerReleasedHandler := connect.NewUnaryHandlerSimple(
+		PeerReleasedProcedure,
+		svc.Released,
+		connect.WithSchema(peerMethods.ByName("Released")),
+		connect.WithHandlerOptions(opts...),
+	)
 	peerChecksHandler := connect.NewUnaryHandlerSimple(
 		PeerChecksProcedure,
 		svc.Checks,
@@ -316,6 +344,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerHeldHandler.ServeHTTP(w, r)
 		case PeerConnectionsProcedure:
 			peerConnectionsHandler.ServeHTTP(w, r)
+		case PeerReleasedProcedure:
+			peerReleasedHandler.ServeHTTP(w, r)
 		case PeerChecksProcedure:
 			peerChecksHandler.ServeHTTP(w, r)
 		default:
@@ -353,6 +383,10 @@ func (UnimplementedPeerHandler) Held(context.Context, *holdfastv1.HeldRequest) (
 
 func (UnimplementedPeerHandler) Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Connections is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Released is not implemented"))
 }
 
 func (UnimplementedPeerHandler) Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// releaseTimeout bounds one message to a new owner; one that does not arrive costs the move the time that the store takes.
+const releaseTimeout = 500 * time.Millisecond
+
+// maxReleased is how many addresses one message may name.
+const maxReleased = 4096
+
+// releaser tells other nodes of addresses that they may take.
+type releaser interface {
+	Released(ctx context.Context, lnn int, r *holdfastv1.ReleasedRequest) error
+}
+
+// releases are what other nodes have said that they let go of in favour of this one. It is safe for concurrent use; the loop forgets
+// what the records have gone beyond.
+type releases struct {
+	mu  sync.Mutex
+	all map[netip.Addr]steering.Release
+}
+
+func (r *releases) add(addr netip.Addr, release steering.Release) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[netip.Addr]steering.Release{}
+	}
+	r.all[addr] = release
+}
+
+// current are those that the records have not gone beyond. What a record does not show yet is kept: it is on its way here.
+func (r *releases) current(statements map[netip.Addr]tenure.Statement) map[netip.Addr]steering.Release {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.all, func(addr netip.Addr, release steering.Release) bool { return statements[addr].Epoch > release.Epoch })
+	return maps.Clone(r.all)
+}
+
+// handed tells the new owners of addresses that have just left this node's interfaces.
+func (a *Agent) handed(w wish, released []netip.Addr) {
+	requests := map[int]*holdfastv1.ReleasedRequest{}
+	for _, addr := range released {
+		st, handing := w.handing[addr]
+		if !handing {
+			continue
+		}
+		request := requests[st.To.LNN]
+		if request == nil {
+			request = &holdfastv1.ReleasedRequest{Incarnation: &holdfastv1.Incarnation{Start: uint64(st.Owner.Incarnation)}}
+			requests[st.To.LNN] = request
+		}
+		if len(request.Addresses) < maxReleased {
+			request.Addresses = append(request.Addresses, &holdfastv1.ReleasedAddress{Address: addr.String(), Interface: st.Owner.Interface, Epoch: st.Epoch})
+		}
+	}
+	for lnn, request := range requests {
+		a.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(a.ctx, releaseTimeout)
+			defer cancel()
+			if err := a.edges.releases.Released(ctx, lnn, request); err != nil {
+				a.log.Debug("a new owner was not told; it learns from the record", "node", lnn, "error", err)
+			}
+		})
+	}
+}
+
+// Released tells another node that it may take addresses.
+func (p *peers) Released(ctx context.Context, lnn int, r *holdfastv1.ReleasedRequest) error {
+	client, err := p.of(lnn)
+	if err != nil {
+		return err
+	}
+	_, err = client.Released(ctx, r)
+	return err
+}
+
+// Released takes in that another node has let go of addresses in favour of this one.
+func (s peerService) Released(ctx context.Context, r *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error) {
+	node, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &holdfastv1.ReleasedResponse{}, s.takeReleases(node.LNN, r)
+}
+
+// takeReleases notes what a node says that it has let go of. Only addresses of the cluster are kept, so that they are bounded.
+func (a *Agent) takeReleases(from int, r *holdfastv1.ReleasedRequest) error {
+	v := a.view.Load()
+	if v == nil {
+		return errNoView
+	}
+	if len(r.Addresses) > maxReleased {
+		return api.Invalid("%d addresses at once are too many; at most %d", len(r.Addresses), maxReleased)
+	}
+	moving := movingAddresses(v.world.Config)
+	for _, released := range r.Addresses {
+		addr, err := netip.ParseAddr(released.Address)
+		if err != nil {
+			return api.Invalid("%q is not an address", released.Address)
+		}
+		if moving[addr] {
+			owner := tenure.Claim{LNN: from, Interface: released.Interface, Incarnation: tenure.Incarnation(r.Incarnation.GetStart())}
+			a.releases.add(addr, steering.Release{Owner: owner, Epoch: released.Epoch})
+		}
+	}
+	a.loop.note()
+	return nil
+}
+
+// give notes of which addresses this node tells others that it has let go, before it does.
+func (l *loop) give(handing map[netip.Addr]tenure.Statement) {
+	for addr, st := range handing {
+		l.given[addr] = steering.Release{Owner: st.Owner, Epoch: st.Epoch}
+	}
+}
+
+// told are what this node has told others, and what others have told it, as far as the records have not gone beyond it.
+func (l *loop) told(w *steering.World) (given, released map[netip.Addr]steering.Release) {
+	statements := steering.Moving(w)
+	maps.DeleteFunc(l.given, func(addr netip.Addr, release steering.Release) bool { return !release.Of(statements[addr]) })
+	return maps.Clone(l.given), l.releases.current(statements)
+}
