@@ -28,6 +28,8 @@ type runOptions struct {
 	keep   bool     // the files of the labs
 	runs   int      // of each fault, in failover
 	faults []string // in failover; empty: all
+
+	intervalMS, multiplier int // of the heartbeats, in failover
 }
 
 var scenarios = map[string]scenario{
@@ -78,6 +80,8 @@ func runCommand() *cobra.Command {
 	}
 	command.Flags().IntVar(&o.runs, "runs", 3, "how often each fault is done, in failover")
 	command.Flags().StringSliceVar(&o.faults, "faults", nil, "which faults, in failover (default all)")
+	command.Flags().IntVar(&o.intervalMS, "interval-ms", 50, "time between two heartbeats, in failover, in milliseconds")
+	command.Flags().IntVar(&o.multiplier, "multiplier", 3, "how many heartbeats must be missing, in failover")
 	command.Flags().BoolVar(&o.keep, "keep-files", false, "keep the files of the labs, for example their logs")
 	outputFlag(command, &output)
 	return command
