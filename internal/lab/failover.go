@@ -51,11 +51,11 @@ type fault struct {
 // room is what a machine of two cores that runs the whole cluster may be late by.
 const room = 500 * time.Millisecond
 
-// The bounds: a death is noticed when no heartbeat has come for a span, whoever led the store; what an operator asks for waits for
-// nothing; and after a dead switch every node takes back what it held within two intervals.
 // blink is for how long the switch is dead.
 const blink = 300 * time.Millisecond
 
+// The bounds: a death is noticed when no heartbeat has come for a span, whoever led the store; what an operator asks for waits for
+// nothing; and after a dead switch every node takes back what it held within two intervals.
 func afterDeath(span time.Duration) time.Duration { return span + room }
 func afterOrder(time.Duration) time.Duration      { return 250 * time.Millisecond }
 func afterBlink(span time.Duration) time.Duration { return blink + span + room }
