@@ -427,7 +427,7 @@ func TestAnOrderlyStopHandsOverFirst(t *testing.T) {
 		}
 		c.eventually("4 each on the others", func() bool { return c.spreadIs(4, 4, 0, 4) })
 		if gap := time.Since(began); gap > 200*time.Millisecond {
-			t.Errorf("handing over took %s: it waited for the lease", gap)
+			t.Errorf("handing over took %s: it waited for its heartbeats to be missed", gap)
 		}
 	})
 }

@@ -16,7 +16,7 @@ var (
 	describeFailed   = prometheus.NewDesc("holdfast_agent_failed_addresses", "Addresses that this node owns and could not put on an interface.", nil, nil)
 	describeMayHold  = prometheus.NewDesc("holdfast_agent_may_hold", "1 while this node may hold moving addresses.", nil, nil)
 	describeLeft     = prometheus.NewDesc("holdfast_agent_tenure_left_seconds", "How long the right to hold lasts unless it is renewed.", nil, nil)
-	describeSilence  = prometheus.NewDesc("holdfast_agent_store_silence_seconds", "How long ago the last renewal was sent that the store answered.", nil, nil)
+	describeSilence  = prometheus.NewDesc("holdfast_agent_store_silence_seconds", "How long ago the store last answered this node.", nil, nil)
 	describeNodes    = prometheus.NewDesc("holdfast_agent_nodes", "Nodes by their state as this node sees it.", []string{"state"}, nil)
 	describeOwned    = prometheus.NewDesc("holdfast_agent_pool_addresses", "Addresses of a pool by the state of their record.", []string{"pool", "state"}, nil)
 	describeServices = prometheus.NewDesc("holdfast_agent_service_addresses", "Service addresses of a subnet that have a holder.", []string{"subnet"}, nil)

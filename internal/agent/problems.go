@@ -40,12 +40,12 @@ var (
 	})
 	problemLapsed = problem.Define(problem.Kind{
 		Code: "node.lapsed", Severity: problem.Critical,
-		Meaning: "This node has lost the right to hold moving addresses: neither the store nor enough other nodes answer it.",
-		Remedy:  "Check its network to the other nodes; it takes part again by itself as soon as it reaches them.",
+		Meaning: "This node has lost the right to hold moving addresses: too few of its observers acknowledge its heartbeats, or they have found it down.",
+		Remedy:  "Check its network to the other nodes, and that UDP port 7703 is open between them; it takes part again by itself as soon as they acknowledge it.",
 	})
 	problemNoStore = problem.Define(problem.Kind{
 		Code: "node.store-silent", Severity: problem.Error,
-		Meaning: "The store does not answer this node; it keeps what it holds by the word of the other nodes, and nothing can move.",
+		Meaning: "The store does not answer this node; it keeps what it holds as long as its observers acknowledge it, and nothing can move.",
 		Remedy:  "Bring back a majority of the store's members (`holdfast status` lists them); until then a further death has no successor.",
 	})
 	problemForeign = problem.Define(problem.Kind{

@@ -350,11 +350,14 @@ func TestAutoUnsuspendDelayAfterAnOrderlyStop(t *testing.T) {
 // Whoever sets what has no effect is told, by the command too.
 func TestModifyWarnsOfWhatHasNoEffect(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *testCluster) {
-		for _, id := range []string{"node1", "node2"} {
-			result := c.modify(holdfastv1.ModifyRequest_node, holdfastv1.ModifyRequest_modify, id, "rack=left")
+		for _, id := range []string{"110", "111"} { // each time that it is set
+			result := c.modify(holdfastv1.ModifyRequest_subnet, holdfastv1.ModifyRequest_modify, "groupnet0.subnet0", "vlan-id="+id)
 			if len(result.Warnings) != 1 || !strings.HasPrefix(result.Warnings[0].Message, "has no effect yet") {
 				t.Errorf("%s: %v", id, result.Warnings)
 			}
+		}
+		if result := c.modify(holdfastv1.ModifyRequest_node, holdfastv1.ModifyRequest_modify, "node1", "rack=left"); len(result.Warnings) > 0 {
+			t.Errorf("of a rack, by which observers are chosen: %v", result.Warnings)
 		}
 		if result := c.modify(holdfastv1.ModifyRequest_pool, holdfastv1.ModifyRequest_modify, pool0, "sc-ttl=5"); len(result.Warnings) > 0 {
 			t.Errorf("of something else: %v", result.Warnings)

@@ -196,8 +196,8 @@ func TestAStaticAddressOfAnEarlierConfigurationGoesAtStart(t *testing.T) {
 	})
 }
 
-// An agent that ends gives its lease back when nothing is on its interfaces any more.
-func TestTheLeaseIsGivenBackLast(t *testing.T) {
+// An agent that ends says that its incarnation is over only when nothing is on its interfaces any more.
+func TestTheEndIsSaidLast(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *testCluster) {
 		for _, lnn := range []int{1, 2, 4} {
 			c.drain(lnn, true) // nobody can take what node 3 has
@@ -205,16 +205,22 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 		c.eventually("node 3 has everything", func() bool { return c.spreadIs(0, 0, 12, 0) })
 		c.nodes[3].names.closing = 2 * time.Second // its servers take their time
 		c.nodes[3].stop()
-		s := c.store.Connect()
+		s, over := c.store.Connect(), false
 		for range 1000 {
 			c.pass(5 * time.Millisecond)
-			_, present, err := s.Get(t.Context(), memberKey(3))
+			report, _, err := store.GetRecord[memberRecord](t.Context(), s, memberKey(3))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if left := c.onKernel(3); !present && len(left) > 0 {
-				t.Fatalf("it has no lease and still has %v", left)
+			if left := c.onKernel(3); report.Value.Over && len(left) > 0 {
+				t.Fatalf("its report says that it is over, and it still has %v", left)
 			}
+			if over = report.Value.Over; over {
+				break
+			}
+		}
+		if !over {
+			t.Error("its report does not say that it is over")
 		}
 	})
 }

@@ -90,7 +90,7 @@ func cannedStatus() *pb.StatusResponse {
 		Nodes: []*pb.NodeStatus{
 			{Name: "node1", Lnn: 1, State: pb.NodeStatus_up, Since: before(3 * time.Hour), Why: "observed by 1 of 1", ConfigRevision: 42, Version: "1.0.0",
 				Incarnation: &pb.Incarnation{Start: 7}, LeaseUntil: timestamppb.New(now.Add(2 * time.Second)), PoolAddresses: 2, ServiceAddresses: 2, Load: load},
-			{Name: "node2", Lnn: 2, State: pb.NodeStatus_down, Since: before(90 * time.Second), Why: "its lease ran out", ConfigRevision: 41, Version: "1.0.0",
+			{Name: "node2", Lnn: 2, State: pb.NodeStatus_down, Since: before(90 * time.Second), Why: "its heartbeats stopped", ConfigRevision: 41, Version: "1.0.0",
 				Incarnation: &pb.Incarnation{Start: 8, Lapses: 1}},
 		},
 		Pools: []*pb.PoolSummary{{Id: "groupnet0.subnet0.pool0", Zone: "cluster.lab", AllocMethod: "dynamic", ConnectPolicy: "round_robin",
@@ -102,8 +102,8 @@ func cannedStatus() *pb.StatusResponse {
 		Problems: []*pb.Problem{{Code: "node.down", Severity: pb.Problem_error, Subject: "node2", Detail: "last heard of 91 s ago", Node: "node1",
 			Meaning: "A node of the cluster is gone; the others carry its clients.", Remedy: "Start its agent, or look at its console.", Since: before(90 * time.Second)}},
 		Store: &pb.StoreStatus{Leader: "node1", Healthy: true, Revision: 1042, Members: []*pb.StoreMember{{Name: "node1", Endpoint: "10.10.0.11:2379", Healthy: true}}},
-		FailureDetection: &pb.FailureDetection{Method: "store lease", IntervalMs: 500, Multiplier: 4, SpanMs: 2000, GapMsMax: 3500, GapMsTypical: 2500,
-			Text: "by the store's lease of 2 s: clients of a node that dies wait 2.5 s, 3.5 s at the worst"},
+		FailureDetection: &pb.FailureDetection{Method: "heartbeat", IntervalMs: 100, Multiplier: 3, SpanMs: 300, GapMsMax: 320, GapMsTypical: 260,
+			Text: "by heartbeats every 100 ms, of which three may be missing: clients of a node that dies wait 260 ms, 320 ms at the worst"},
 	}
 }
 
@@ -215,14 +215,14 @@ func (f *fake) Explain(_ context.Context, r *pb.ExplainRequest) (*pb.ExplainResp
 	return answer(f, r, &pb.ExplainResponse{Decisions: []*pb.Decision{{
 		Subject: "cluster.lab A", Chosen: "10.10.0.100 on node1", Reason: "it is node1's turn", DataAgeMs: 400, At: before(0),
 		Among:   []*pb.Considered{{Name: "node1", Weight: 1, Score: 0.5, Note: "turns taken over weight"}},
-		LeftOut: []*pb.Excluded{{Name: "node2", Reason: "down: its lease ran out"}},
+		LeftOut: []*pb.Excluded{{Name: "node2", Reason: "down: its heartbeats stopped"}},
 	}}})
 }
 
 func (f *fake) Events(_ context.Context, r *pb.EventsRequest, out *connect.ServerStream[pb.Event]) error {
 	f.asked = r
 	for _, e := range []*pb.Event{
-		{Id: 1, At: before(91 * time.Second), Node: "node1", Kind: "node.down", Subject: "node2", Message: "its lease ran out"},
+		{Id: 1, At: before(91 * time.Second), Node: "node1", Kind: "node.down", Subject: "node2", Message: "its heartbeats stopped"},
 		{Id: 2, At: before(90 * time.Second), Node: "node1", Kind: "address.taken", Subject: "10.10.0.101", Message: "taken from node2",
 			Fields: map[string]string{"pool": "groupnet0.subnet0.pool0", "interface": "eth0"}},
 	} {

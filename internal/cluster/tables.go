@@ -16,11 +16,8 @@ const (
 	longestWait = 3600_000
 )
 
-// Why some settings are read, checked and kept, and yet change nothing. Whoever sets one is warned.
-const (
-	noRack  = "nothing is chosen by what fails together"
-	noVLANs = "Holdfast makes no VLAN devices; make one on each node and name it as the interface, such as 3:ext-1.110"
-)
+// Why a setting is read, checked and kept, and yet changes nothing. Whoever sets it is warned.
+const noVLANs = "Holdfast makes no VLAN devices; make one on each node and name it as the interface, such as 3:ext-1.110"
 
 // text forms that several tables share.
 var (
@@ -101,8 +98,8 @@ var nodeTable = &table[Node]{"node", []setting[Node]{
 		help: "interfaces that pools and service addresses may use", field: func(n *Node) *[]string { return &n.Interfaces }},
 	scalar[Node, string]{name: "class", form: tag,
 		help: "node class that rules match", field: func(n *Node) *string { return &n.Class }},
-	scalar[Node, string]{name: "rack", form: tag, idle: noRack,
-		help: "what fails together with this node", field: func(n *Node) *string { return &n.Rack }},
+	scalar[Node, string]{name: "rack", form: tag,
+		help: "what fails together with this node: of more than sixteen observers at most a third are of one rack", field: func(n *Node) *string { return &n.Rack }},
 	scalar[Node, int]{name: "weight", def: 1, form: weight,
 		help: "relative capacity", field: func(n *Node) *int { return &n.Weight }},
 	scalar[Node, bool]{name: "witness", form: boolean,

@@ -83,7 +83,7 @@ func (m *model) start(lnn int) {
 	clear(n.held)
 }
 
-// kill ends a node: its lease goes, and a majority confirms. What is on its interfaces is gone for the clients.
+// kill ends a node, and a majority of its observers confirms it. What is on its interfaces is gone for the clients.
 func (m *model) kill(lnn int) {
 	n := m.nodes[lnn]
 	n.running, n.Present = false, false

@@ -172,7 +172,7 @@ func keepService(w *World, key ServiceKey, st tenure.Statement, held bool, now t
 	counts := w.serviceCounts(key.Subnet)
 	unfit := w.Unfit(st.Owner.Member())
 	if w.Silent(st.Owner) {
-		unfit = "" // its lease is gone and it holds by the word of the others: it keeps what it has and gets another lease
+		unfit = "" // its report is not in the store, and it writes it again: it keeps what it has
 	}
 	successor := w.serviceSuccessor(key.Subnet, counts, w.Self)
 	target := successor

@@ -149,7 +149,7 @@ func TestASilentNodeKeepsWhatItHas(t *testing.T) {
 	m := newModel(t, 3, 6, "")
 	m.settle()
 	n := m.nodes[2]
-	n.Present = false // its lease is gone, and nobody could confirm that it is over: the others still acknowledge it
+	n.Present = false // its report is gone, and nobody has found it down: its observers still acknowledge it
 	m.moves = nil
 	for _, lnn := range []int{1, 3} {
 		for m.turn(lnn) {

@@ -28,8 +28,8 @@ var (
 		Code:     "store.outdated",
 		Severity: problem.Warning,
 		Meaning: "A member of the store is an etcd whose leader, once it was held up by its disk or stood still, ends leases that were " +
-			"renewed meanwhile (etcd-io/etcd issue 15247). Nodes that reach each other notice, and nothing moves; with the network " +
-			"between the nodes cut at the same moment, an address may be on two of them for up to a second.",
+			"renewed meanwhile (etcd-io/etcd issue 15247). Who holds an address does not rest on them; a node may be unable to find out " +
+			"whether a write of which it got no answer took effect.",
 		Remedy: "Upgrade the members to etcd 3.4.31, 3.5.13 or later.",
 	})
 	empty = problem.Define(problem.Kind{

@@ -15,7 +15,7 @@ type cast struct {
 	groupnet                string // of the groupnet
 	list                    string // the section nodes:
 	cluster                 string // the section cluster:, as name: value lines
-	multiplier              int    // of the heartbeats, that is tenths of a second of the lease; default 30
+	multiplier              int    // of the heartbeats, that is tenths of a second of the span; default 30
 }
 
 // file writes the lab file.
@@ -37,7 +37,7 @@ func (c cast) file() string {
 	if c.multiplier == 0 {
 		c.multiplier = 30
 	}
-	// Leases of three seconds: here four nodes and their peers share a few processors, and what these tests look at is not
+	// A span of three seconds: here four nodes and their peers share a few processors, and what these tests look at is not
 	// how soon a death is noticed.
 	file += fmt.Sprintf("  cluster:\n    name: lab\n    heartbeat-multiplier: %d\n", c.multiplier) + indent("    ", c.cluster)
 	if c.list != "" {

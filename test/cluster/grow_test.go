@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// grownYAML is what an operator adds to the configuration that `holdfast init` wrote. Leases of three seconds, as elsewhere here.
+// grownYAML is what an operator adds to the configuration that `holdfast init` wrote. A span of three seconds, as elsewhere here.
 const grownYAML = `cluster: {name: grown, heartbeat-multiplier: 30}
 nodes:
   - {name: node1, lnn: 1, interfaces: [eth0], addresses: [10.10.0.11]}

@@ -16,7 +16,7 @@ import (
 // works the kernel lets go when their lifetime ends. Times are printed, not judged. One lab serves all, in order.
 func TestGuard(t *testing.T) {
 	whole := t
-	// Leases of one second: with longer ones the lifetimes in the kernel end before the deadline, and the guard finds nothing left.
+	// A span of one second: with a longer one the lifetimes in the kernel end before the deadline, and the guard finds nothing left.
 	l := startLab(t, 4, cast{nodes: 4, clients: 1, resolver: "none", multiplier: 10}.file())
 	w := l.watch(t)
 	kill := func(t *testing.T, node string) time.Time { return l.signal(t, node, syscall.SIGKILL) }
@@ -117,7 +117,7 @@ func (l *lab) guardKilled(t *testing.T) {
 	})
 	after, _ := l.spread(t, l.nodes, 3, 3, 3, 3)
 	if l.lapses(t) != lapses {
-		t.Log("a node lapsed meanwhile, on a machine that is too busy for leases of a second: what moved proves nothing")
+		t.Log("a node lapsed meanwhile, on a machine that is too busy for a span of a second: what moved proves nothing")
 		return
 	}
 	for address, node := range before {

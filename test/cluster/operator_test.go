@@ -128,8 +128,8 @@ func TestExplainSaysWhy(t *testing.T) {
 		"cluster.lab":   {"round_robin", "node1", "node2", "node3", "suspended"},
 		one:             {pool[one], "owner", "takes it if"},
 		ssip:            {service[ssip], "takes it if"},
-		"node3":         {"up", "lease", "suspended"},
-		"node1":         {"up", "lease", pool0},
+		"node3":         {"up", "heartbeats", "suspended"},
+		"node1":         {"up", "heartbeats", pool0},
 		"subnet0.pool0": {one, "takes it if"},
 		pool0:           {one, "takes it if"},
 		"nobody.lab":    nil,
@@ -161,7 +161,7 @@ func TestExplainSaysWhy(t *testing.T) {
 		l.do(t, "kill", "node3")
 		l.state(t, "node1", "node3", "down")
 		out := l.must(t, "node1", "holdfast", "explain", "node3")
-		if !strings.Contains(out, "down") || !strings.Contains(out, "lease") {
+		if !strings.Contains(out, "down") || !strings.Contains(out, "heartbeats") {
 			t.Errorf("explain of a dead node says:\n%s", out)
 		}
 		for address, holder := range pool {

@@ -20,7 +20,7 @@ func (h holdfastSystem) about() about {
 		settings: fmt.Sprintf("heartbeat-interval-ms: %d, heartbeat-multiplier: %d", h.intervalMS, h.multiplier),
 		program:  h.holdfast, version: []string{h.holdfast, "version"},
 		processes: []string{"holdfast", "agent", "guard"},
-		period:    time.Second, // of the lease in the store
+		period:    time.Second, // of the node's look at the store; its heartbeats are shorter
 	}
 }
 

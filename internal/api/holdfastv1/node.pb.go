@@ -1443,7 +1443,7 @@ func (x *StoreMember) GetLearner() bool {
 // FailureDetection says how a node's death is noticed, and the gap that clients must expect.
 type FailureDetection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What notices: "store lease" or "heartbeat".
+	// What notices: "heartbeat".
 	Method     string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
 	IntervalMs int64  `protobuf:"varint,2,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
 	Multiplier int32  `protobuf:"varint,3,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
