@@ -12,12 +12,11 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// Proposal is a new record for a pool, and what must still be true in the store when it is written.
+// Proposal is a new record for a pool.
 type Proposal struct {
 	Pool      cluster.PoolID
 	Record    tenure.Record
 	Dead      []int // nodes whose addresses are being taken over
-	Fenced    map[int]tenure.Incarnation
 	Changed   []netip.Addr
 	Moves     []placement.Move
 	Decisions []placement.Decision
@@ -210,7 +209,7 @@ func (p *Proposal) failOver(w *World, before tenure.Statement, to tenure.Claim, 
 		change.Action, change.Reason = tenure.Name, before.Reason
 	}
 	if change.Action == tenure.FailOver {
-		p.fence(w, before.Owner)
+		p.takenFrom(w, before.Owner)
 	}
 	after, _ := w.step(before, change)
 	return after
@@ -253,13 +252,8 @@ func failoverReason(w *World, before tenure.Statement, to tenure.Claim, reason s
 	return why + " (" + reason + ")"
 }
 
-// fence notes what must still hold in the store for a takeover: the old owner's member record is absent, or is that of a
-// later incarnation, which can only grow.
-func (p *Proposal) fence(w *World, owner tenure.Claim) {
-	if p.Fenced == nil {
-		p.Fenced = map[int]tenure.Incarnation{}
-	}
-	p.Fenced[owner.LNN] = max(p.Fenced[owner.LNN], owner.Incarnation)
+// takenFrom notes whose addresses are being taken over.
+func (p *Proposal) takenFrom(w *World, owner tenure.Claim) {
 	if !w.Nodes[owner.LNN].Present && !slices.Contains(p.Dead, owner.LNN) {
 		p.Dead = append(p.Dead, owner.LNN)
 	}
@@ -275,12 +269,12 @@ func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
 		switch heir := w.heir(st); {
 		case st.Owner.IsZero() && w.settled(st), w.Free(st) && heir.IsZero():
 			if !st.Owner.IsZero() {
-				p.fence(w, st.Owner)
+				p.takenFrom(w, st.Owner)
 			}
 			delete(p.Record, address)
 			p.Changed = append(p.Changed, address)
 		case w.Free(st): // it may have it, as long as it has not read that the address is no longer configured
-			p.fence(w, st.Owner)
+			p.takenFrom(w, st.Owner)
 			after, _ := w.step(st, tenure.Change{Action: tenure.FailOver, To: heir, Reason: "the address is no longer configured"})
 			p.set(w, address, st, after, after.Reason)
 		}
