@@ -27,7 +27,7 @@ import (
 	"github.com/holdfast/holdfast/internal/problem"
 )
 
-// The lifetimes of addresses that move (ARCHITECTURE.md, "Three clocks").
+// The lifetimes of addresses that move (ARCHITECTURE.md, "The counts").
 const (
 	// ValidLifetime is after how long without renewal the kernel removes an address by itself.
 	ValidLifetime = 2 * time.Second

@@ -110,7 +110,7 @@ func rendezvous(self int, voices []Voice) []int {
 
 // weight is the rendezvous weight of one node for another: the finalizer of splitmix64 over both.
 func weight(self, other int) uint64 {
-	x := uint64(self)<<32 | uint64(other) //nolint:gosec // LNNs are small and positive
+	x := uint64(self)<<32 | uint64(other)
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -129,12 +129,6 @@ func (r *right) ends() (until time.Time, forever bool) {
 	return before, false
 }
 
-// enough reports whether the leases suffice beyond a moment.
-func (r *right) enough(at time.Time) bool {
-	until, forever := r.ends()
-	return forever || until.After(at)
-}
-
 // judge lets the right lapse if it has run out.
 func (r *right) judge(now time.Time) {
 	if r.phase != holding || r.until.IsZero() || r.until.After(now) {
