@@ -71,6 +71,7 @@ type storm struct {
 	store   bool // it answers
 	calm    bool
 	over    map[int]Incarnation // the highest that anybody has found
+	found   map[int][]Finding   // by who found
 	trace   bool
 	flaw    flaw
 }
@@ -84,7 +85,7 @@ type flaw struct {
 
 func newStorm(t testing.TB, seed uint64, nodes int, timing Timing, f flaw) *storm {
 	s := &storm{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: epoch, latest: map[int]int{}, cut: map[[2]int]bool{}, store: true,
-		over: map[int]Incarnation{}, delay: 300 * time.Microsecond, flaw: f}
+		over: map[int]Incarnation{}, found: map[int][]Finding{}, delay: 300 * time.Microsecond, flaw: f}
 	for lnn := 1; lnn <= nodes; lnn++ {
 		s.seats = append(s.seats, &seat{lnn: lnn, timing: timing})
 	}
@@ -223,6 +224,7 @@ func (s *storm) step(x *seat, event Event) {
 	for _, f := range x.out.Findings {
 		s.log("node %d: up to incarnation %d of node %d is over: %s", x.lnn, f.Over, f.LNN, f.How)
 		s.over[f.LNN] = max(s.over[f.LNN], f.Over)
+		s.found[x.lnn] = append(s.found[x.lnn], f)
 	}
 	for _, o := range x.out.Messages {
 		s.send(x, o)

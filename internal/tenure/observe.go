@@ -13,10 +13,10 @@ func (p *Peer) receive(e *Received, now time.Time, out *Outbox) {
 			p.right.acknowledged(m, e.From, e.Network, e.Arrived)
 		}
 	case Refusal, DownNotice:
-		p.learn(m.Subject, m.Incarnation, "other nodes have found it down", out)
+		p.learn(m.Subject, m.Incarnation, e.From, "other nodes have found it down", out)
 	case Farewell:
 		if m.Subject == e.From {
-			p.learn(m.Subject, m.Incarnation, "its agent was stopped", out)
+			p.learn(m.Subject, m.Incarnation, e.From, "its agent was stopped", out)
 		}
 	case Hint:
 		p.hinted(e, now, out)
@@ -132,7 +132,7 @@ func (p *Peer) answered(e *Received, now time.Time, out *Outbox) {
 		return
 	}
 	if a.said = m.Reason; m.Kind == Confirmation {
-		a.counts = a.sent
+		a.counts, a.came = a.sent, e.Arrived
 		p.conclude(w, now, out)
 	}
 }
@@ -181,6 +181,7 @@ func (p *Peer) ask(w *watch, now time.Time, out *Outbox) {
 		}
 		p.number++
 		a.number, a.sent = p.number, now
+		w.inquiry.first = sooner(w.inquiry.first, now)
 		a.tries++
 		if a.due = now.Add(window / 2); a.tries > quickTries {
 			a.due = now.Add(max(slowAsk, window))
@@ -201,7 +202,7 @@ func (p *Peer) conclude(w *watch, now time.Time, out *Outbox) {
 		return // its own word is given only when it decides: one given in vain would keep the node from resuming
 	}
 	p.confirm(w, window, now)
-	p.learn(w.lnn, w.incarnation, "a majority of its observers confirmed it", out)
+	p.learn(w.lnn, w.incarnation, 0, "a majority of its observers confirmed it", out)
 	w.notices, w.noticeDue = noticeTimes, now
 	p.tellAgain(w, now, out)
 }

@@ -87,8 +87,11 @@ type Finding struct {
 	LNN      int
 	Over     Incarnation
 	How      string    // for people
+	By       int       // the node that said so; zero: this node found it itself, or it was told from outside the protocol
 	Heard    time.Time // when this node last heard it; zero: never
 	Declared time.Time // when this node had heard nothing for a span; zero: it had not
+	Asked    time.Time // when its first question about it went to another observer; zero: none did
+	Words    []Word    // what the others had said to its questions, by then
 }
 
 // Outbox takes what a step says and finds. The caller empties it; its slices are used again.
@@ -148,7 +151,7 @@ func (p *Peer) Step(event Event, now time.Time, out *Outbox) Standing {
 	case *Published:
 		p.published(e, now)
 	case *Told:
-		p.learn(e.LNN, e.Over, e.By, out)
+		p.learn(e.LNN, e.Over, 0, e.By, out)
 	case *Resigned:
 		p.right.lose(e.Reason)
 		p.tellAll(Message{Kind: Farewell, Subject: p.self, Incarnation: p.right.incarnation}, out)
@@ -365,7 +368,7 @@ func (p *Peer) record(e *Recorded, now time.Time, out *Outbox) {
 func (p *Peer) later(w *watch, incarnation Incarnation, how string, out *Outbox) {
 	p.stale = true
 	before := w.over
-	finding := Finding{LNN: w.lnn, Over: incarnation - 1, How: how, Heard: w.heard, Declared: w.declared}
+	finding := w.finding(incarnation-1, 0, how)
 	known := w.incarnation > 0
 	w.begin(incarnation)
 	if known && incarnation-1 > before {
@@ -373,8 +376,8 @@ func (p *Peer) later(w *watch, incarnation Incarnation, how string, out *Outbox)
 	}
 }
 
-// learn takes in that incarnations of a node are over.
-func (p *Peer) learn(lnn int, gone Incarnation, how string, out *Outbox) {
+// learn takes in that incarnations of a node are over. By is the node that says so, if one does.
+func (p *Peer) learn(lnn int, gone Incarnation, by int, how string, out *Outbox) {
 	p.stale = true
 	if lnn == p.self {
 		if gone >= p.right.incarnation && gone > 0 {
@@ -386,7 +389,7 @@ func (p *Peer) learn(lnn int, gone Incarnation, how string, out *Outbox) {
 	if w == nil || gone <= w.over {
 		return
 	}
-	out.Findings = append(out.Findings, Finding{LNN: lnn, Over: gone, How: how, Heard: w.heard, Declared: w.declared})
+	out.Findings = append(out.Findings, w.finding(gone, by, how))
 	w.over = gone
 	w.incarnation = max(w.incarnation, gone)
 	if w.incarnation <= gone {

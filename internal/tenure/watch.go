@@ -70,12 +70,18 @@ func (w *watch) timing(own Timing) (span, interval time.Duration) {
 	return max(w.span, w.record.Span), w.interval
 }
 
+// finding is the news that incarnations up to one are over, with what this node knows of how it came to that.
+func (w *watch) finding(gone Incarnation, by int, how string) Finding {
+	return Finding{LNN: w.lnn, Over: gone, How: how, By: by, Heard: w.heard, Declared: w.declared, Asked: w.inquiry.first, Words: w.inquiry.words()}
+}
+
 // asked is one observer whose word an inquiry wants.
 type asked struct {
 	observer int
 	number   uint64    // of the last question to it
 	sent     time.Time // when that went
 	counts   time.Time // when the question went that it has confirmed; zero: it has not
+	came     time.Time // when that confirmation came
 	due      time.Time // when to ask again
 	tries    int
 	said     Denied
@@ -84,12 +90,12 @@ type asked struct {
 // inquiry is a node's search for the word of another's observers.
 type inquiry struct {
 	asked []asked
-	began time.Time
+	first time.Time // when the first question went; zero: none has
 }
 
 // open is the inquiry as it begins: nobody has been asked.
 func openInquiry(self int, o Observers, now time.Time) inquiry {
-	q := inquiry{began: now}
+	q := inquiry{}
 	add := func(set []int) {
 		for _, lnn := range set {
 			if lnn == self || q.of(lnn) != nil {
