@@ -93,6 +93,10 @@ type Result struct {
 	Failed   map[netip.Addr]error // desired and not held, or to be removed and still there; nil if none
 	Taken    []netip.Addr         // added by this call, sorted
 	Released []netip.Addr         // removed by this call, or found gone, sorted
+
+	// When the first of Taken were on their interfaces, and when their first announcements were out, by the Reconciler's clock; zero if
+	// none was taken, or not all could be announced. What is probed first comes later.
+	Put, Announced time.Time
 }
 
 // Kernel is what the Reconciler needs of link.Kernel.

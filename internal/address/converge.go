@@ -7,13 +7,17 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/holdfast/holdfast/internal/linux/link"
 	"github.com/holdfast/holdfast/internal/linux/neigh"
 )
 
 // outcome is what one pass did.
-type outcome struct{ taken []netip.Addr }
+type outcome struct {
+	taken          []netip.Addr
+	put, announced time.Time // when they were on their interfaces, and announced
+}
 
 // converge reads the kernel, plans, acts, announces what it added, and enters what is held and what failed. silences is
 // the count under which it has the right to add. r.mu is held.
@@ -34,6 +38,7 @@ func (r *Reconciler) converge(silences uint64) outcome {
 	p := makePlan(situation{desired: r.desired, mine: r.mine, heldBack: reasons, actual: actual, routing: r.stale})
 	failures := p.refused
 	taken := r.carryOut(p, silences, failures)
+	done := outcome{taken: taken, put: r.now()}
 	if emptied(actual.addresses, p.operations, failures) {
 		r.stale = true
 		notify(r.reread)
@@ -41,7 +46,10 @@ func (r *Reconciler) converge(silences uint64) outcome {
 	r.enter(actual, taken, failures)
 	r.report(p, failures)
 	r.announceTaken(append(slices.Clone(taken), returned...), silences)
-	return outcome{taken}
+	if len(r.unheard) == 0 {
+		done.announced = r.now()
+	}
+	return done
 }
 
 // follow corrects where addresses that were put on earlier are: an interface that gets another name takes them along.

@@ -113,6 +113,9 @@ func (r *Reconciler) SetUnder(ctx context.Context, d Desired, silences uint64) R
 		r.mu.Lock()
 		r.judgeProbe(ask, answers)
 		second := r.converge(silences)
+		if len(result.taken) == 0 {
+			result.put, result.announced = second.put, second.announced
+		}
 		result.taken = append(result.taken, second.taken...)
 		r.mu.Unlock()
 	}
@@ -122,7 +125,11 @@ func (r *Reconciler) SetUnder(ctx context.Context, d Desired, silences uint64) R
 	if r.silences.Load() != silences {
 		r.dropMoving() // whoever comes first of the two, the result must not show what is about to go
 	}
-	return r.resultSince(before, result.taken, d)
+	all := r.resultSince(before, result.taken, d)
+	if len(all.Taken) > 0 {
+		all.Put, all.Announced = result.put, result.announced
+	}
+	return all
 }
 
 // accept makes d the desired state. Where the node was silenced since the call began, its moving addresses are left

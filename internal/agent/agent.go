@@ -121,6 +121,7 @@ type edges struct {
 	wire      wire                                                  // heartbeats
 	held      heldAsker                                             // the other nodes, asked for what is on their interfaces
 	checks    checkAsker                                            // and how their own checks stand
+	inside    insideAsker                                           // and what they alone know
 	names     func(answered func(dns.Told)) names                   // the server that answers names
 	runner    func(verdict.Options) *verdict.Runner                 // what runs this node's checks
 	sockets   func(ports ...uint16) (map[netip.AddrPort]int, error) // established connections
@@ -269,7 +270,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 		kernel.Close()
 	}
 	return edges{
-		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
+		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, inside: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
 		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, releases: a.peers, site: askSite,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{

@@ -19,11 +19,14 @@ import (
 	"github.com/holdfast/holdfast/internal/steering"
 )
 
-// Explain says why: for an address, a node, a pool, a subnet, or else a name.
-func (s nodeService) Explain(_ context.Context, r *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
+// Explain says why: for an event of a failover, or for an address, a node, a pool, a subnet, or else a name.
+func (s nodeService) Explain(ctx context.Context, r *holdfastv1.ExplainRequest) (*holdfastv1.ExplainResponse, error) {
 	v, err := s.seen()
 	if err != nil {
 		return nil, err
+	}
+	if r.Event != "" {
+		return s.explainFailover(ctx, v, r.Event)
 	}
 	var decisions []placement.Decision
 	if addr, parseErr := netip.ParseAddr(r.Subject); parseErr == nil {

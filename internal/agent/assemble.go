@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -35,7 +34,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
-		moveFrom: map[netip.Addr]moveEnds{}, renounced: map[netip.Addr]bool{}, given: map[netip.Addr]steering.Release{}, reported: map[int]string{},
+		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, renounced: map[netip.Addr]bool{}, given: map[netip.Addr]steering.Release{}, reported: map[int]string{},
 	}
 	a.peers.SetNodes(config.Nodes)
 	a.tenancy = newTenancy(a.self.LNN, newLife(), timingOf(config.Settings), a.now)
@@ -50,7 +49,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
 			Permit: a.tenancy.Permitted,
 		}),
-		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
+		hooks: a.hooks, mayHold: a.tenancy.Permitted, wall: func(t time.Time) time.Time { return wall(t, a.now()) }, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
 	}
 	a.seat = newSeat(a)
 	a.meetGuard(config)
@@ -111,15 +110,28 @@ func newLife() uint64 {
 
 // foundOver writes down that incarnations of another node are over. The tenancy wakes the loop.
 func (a *Agent) foundOver(f tenure.Finding) {
-	name := "node " + strconv.Itoa(f.LNN)
-	if v := a.view.Load(); v != nil {
-		name = nameOf(v.world, f.LNN)
-	}
+	name := a.calledNode(f.LNN)
 	message := fmt.Sprintf("incarnation %d of %s is down: %s", f.Over, name, f.How)
 	if !f.Heard.IsZero() {
 		message += fmt.Sprintf("; last heard %s ago", a.now().Sub(f.Heard).Round(time.Millisecond))
 	}
-	a.event("node.found-down", name, message, nil)
+	now := a.now()
+	a.event(kindFoundDown, name, message, findingFields(f, a.calledNode, func(t time.Time) time.Time { return wall(t, now) }))
+}
+
+// takenFields is what is known of how addresses came here; failover is empty unless they came by one.
+func takenFields(failover string, done applied) map[string]string {
+	fields := map[string]string{}
+	if failover != "" {
+		fields[fieldFailover] = failover
+	}
+	if !done.put.IsZero() {
+		fields[fieldPut] = timeField(done.put)
+	}
+	if !done.announced.IsZero() {
+		fields[fieldAnnounced] = timeField(done.announced)
+	}
+	return fields
 }
 
 // applied tells what a wish did to the interfaces.
@@ -129,7 +141,7 @@ func (a *Agent) applied(w wish, done applied) {
 		a.event("address.released", addr.String(), addr.String()+" is off this node", nil)
 	}
 	for _, addr := range done.taken {
-		a.event("address.taken", addr.String(), addr.String()+" is on this node and announced", nil)
+		a.event(kindTaken, addr.String(), addr.String()+" is on this node and announced", takenFields(w.causes[addr], done))
 	}
 	a.loop.note()
 }

@@ -149,7 +149,7 @@ func (c *testCluster) start(lnn int) {
 		self: node, board: &problem.Board{}, registry: prometheus.NewRegistry(), events: newEventLog(), peers: &peers{self: node, connect: func(cluster.Node) (*api.PeerClient, error) { return nil, errCut }},
 	}
 	e := edges{
-		kernel: n.kernel, announcer: n.link, wire: c.beats.Join(lnn, time.Now), held: asker{c, lnn}, checks: asker{c, lnn}, runner: c.runner(lnn),
+		kernel: n.kernel, announcer: n.link, wire: c.beats.Join(lnn, time.Now), held: asker{c, lnn}, checks: asker{c, lnn}, inside: asker{c, lnn}, runner: c.runner(lnn),
 		names:   func(func(dns.Told)) names { return n.names },
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
@@ -255,6 +255,22 @@ func (a asker) Checks(_ context.Context, lnn int, pool string) ([]*holdfastv1.Po
 		return nil, err
 	}
 	return agent.ownChecks(pool), nil
+}
+
+func (a asker) Leases(_ context.Context, lnn int) (*holdfastv1.NodeLeases, error) {
+	agent, err := a.reach(lnn)
+	if err != nil {
+		return nil, err
+	}
+	return agent.ownLeases(), nil
+}
+
+func (a asker) Failover(_ context.Context, lnn int, id string) ([]*holdfastv1.Event, error) {
+	agent, err := a.reach(lnn)
+	if err != nil {
+		return nil, err
+	}
+	return agent.ownFailover(id), nil
 }
 
 // fakeNames keeps the view that names would be answered from.

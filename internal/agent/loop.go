@@ -43,6 +43,7 @@ type loop struct {
 	readySince   time.Time
 	wakeAt       time.Time
 	moveFrom     map[netip.Addr]moveEnds
+	causes       map[netip.Addr]cause            // by which failover addresses came here
 	given        map[netip.Addr]steering.Release // of which this node tells others that it has let go
 	renounced    map[netip.Addr]bool             // of which this node has said, as their former next, that it will not take them
 	reported     map[int]string                  // what was last said of each node, for the events
@@ -331,7 +332,7 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[
 	l.applier.Want(wish{
 		handing:    handing,
 		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),
-		routes: l.routes(w, holdings), moving: l.moveEnds(w, holdings), leaving: leaving,
+		routes: l.routes(w, holdings), moving: l.moveEnds(w, holdings), causes: l.causesOf(w, holdings), leaving: leaving,
 	})
 }
 

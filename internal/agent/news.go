@@ -28,19 +28,24 @@ func (l *loop) tellMoves(before map[cluster.PoolID]tenure.Record, services map[s
 }
 
 func (l *loop) tellMove(within string, addr netip.Addr, old, now tenure.Statement) {
-	fields := map[string]string{"within": within, "epoch": strconv.FormatUint(now.Epoch, 10), "from": l.memberName(old.Owner.Member()), "to": l.memberName(now.Owner.Member())}
+	fields := map[string]string{fieldWithin: within, "epoch": strconv.FormatUint(now.Epoch, 10), "from": l.memberName(old.Owner.Member()), "to": l.memberName(now.Owner.Member())}
 	switch {
 	case old.To.IsZero() && !now.To.IsZero():
 		fields["to"] = l.memberName(now.To.Member())
 		l.event("address.moving", addr.String(), fmt.Sprintf("%s is to move from %s to %s: %s", addr, fields["from"], fields["to"], now.Reason), fields)
 	case old.Owner != now.Owner && now.Owner.LNN != 0:
-		l.event("address.owned", addr.String(), fmt.Sprintf("%s now belongs to %s: %s", addr, fields["to"], now.Reason), fields)
+		failover := l.failedOver(old, now)
+		if failover != "" {
+			fields[fieldFailover], fields[fieldOwner] = failover, l.nodeName(now.Owner.LNN)
+		}
+		l.event(kindOwned, addr.String(), fmt.Sprintf("%s now belongs to %s: %s", addr, fields["to"], now.Reason), fields)
 		if now.Owner.LNN == l.self.LNN {
 			ends := moveEnds{to: now.Owner.Member()}
 			if old.To == now.Owner {
 				ends.from = old.Owner.Member()
 			}
 			l.moveFrom[addr] = ends
+			l.causes[addr] = cause{failover, now.Epoch}
 		}
 	}
 }

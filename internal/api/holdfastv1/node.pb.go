@@ -80,7 +80,7 @@ func (x NodeStatus_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeStatus_State.Descriptor instead.
 func (NodeStatus_State) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{3, 0}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{13, 0}
 }
 
 type Problem_Severity int32
@@ -132,7 +132,7 @@ func (x Problem_Severity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Problem_Severity.Descriptor instead.
 func (Problem_Severity) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{7, 0}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{17, 0}
 }
 
 type StoreStatus_Mode int32
@@ -178,7 +178,7 @@ func (x StoreStatus_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StoreStatus_Mode.Descriptor instead.
 func (StoreStatus_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{8, 0}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type ModifyRequest_ObjectKind int32
@@ -239,7 +239,7 @@ func (x ModifyRequest_ObjectKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModifyRequest_ObjectKind.Descriptor instead.
 func (ModifyRequest_ObjectKind) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{15, 0}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{25, 0}
 }
 
 type ModifyRequest_Verb int32
@@ -288,7 +288,7 @@ func (x ModifyRequest_Verb) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModifyRequest_Verb.Descriptor instead.
 func (ModifyRequest_Verb) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{15, 1}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{25, 1}
 }
 
 type Edit_Op int32
@@ -340,7 +340,7 @@ func (x Edit_Op) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Edit_Op.Descriptor instead.
 func (Edit_Op) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{16, 0}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{26, 0}
 }
 
 type InterfaceAddress_Kind int32
@@ -389,7 +389,7 @@ func (x InterfaceAddress_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InterfaceAddress_Kind.Descriptor instead.
 func (InterfaceAddress_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{32, 0}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42, 0}
 }
 
 type InterfaceAddress_State int32
@@ -441,7 +441,7 @@ func (x InterfaceAddress_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InterfaceAddress_State.Descriptor instead.
 func (InterfaceAddress_State) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{32, 1}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42, 1}
 }
 
 type StatusRequest struct {
@@ -645,6 +645,877 @@ func (x *StatusResponse) GetStarted() *timestamppb.Timestamp {
 	return nil
 }
 
+type LeasesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeasesRequest) Reset() {
+	*x = LeasesRequest{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeasesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeasesRequest) ProtoMessage() {}
+
+func (x *LeasesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeasesRequest.ProtoReflect.Descriptor instead.
+func (*LeasesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{2}
+}
+
+type LeasesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node that was asked.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn  int32  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// When it gathered this, by its clock. What others said is from up to a second earlier.
+	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// What each node says: the asked one first, then the others that answered within a second, by LNN.
+	Nodes []*NodeLeases `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Nodes that did not answer.
+	Unanswered []*Unanswered `protobuf:"bytes,5,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
+	// Each node and each of its observers, as both ends say.
+	Sights        []*Sight `protobuf:"bytes,6,rep,name=sights,proto3" json:"sights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeasesResponse) Reset() {
+	*x = LeasesResponse{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeasesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeasesResponse) ProtoMessage() {}
+
+func (x *LeasesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeasesResponse.ProtoReflect.Descriptor instead.
+func (*LeasesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LeasesResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LeasesResponse) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *LeasesResponse) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *LeasesResponse) GetNodes() []*NodeLeases {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *LeasesResponse) GetUnanswered() []*Unanswered {
+	if x != nil {
+		return x.Unanswered
+	}
+	return nil
+}
+
+func (x *LeasesResponse) GetSights() []*Sight {
+	if x != nil {
+		return x.Sights
+	}
+	return nil
+}
+
+type Unanswered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn           int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unanswered) Reset() {
+	*x = Unanswered{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unanswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unanswered) ProtoMessage() {}
+
+func (x *Unanswered) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
+func (*Unanswered) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Unanswered) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Unanswered) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *Unanswered) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// Sight is one node and one of its observers.
+type Sight struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn         int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	Observer    string                 `protobuf:"bytes,3,opt,name=observer,proto3" json:"observer,omitempty"`
+	ObserverLnn int32                  `protobuf:"varint,4,opt,name=observer_lnn,json=observerLnn,proto3" json:"observer_lnn,omitempty"`
+	// What is left of the lease, by the node's word; 0: there is none; null: the node did not say.
+	LeaseLeftMs *int64 `protobuf:"varint,5,opt,name=lease_left_ms,json=leaseLeftMs,proto3,oneof" json:"lease_left_ms,omitempty"`
+	// How long ago the observer heard the node, by the observer's word; null: never, or it did not say.
+	HeardMsAgo *int64 `protobuf:"varint,6,opt,name=heard_ms_ago,json=heardMsAgo,proto3,oneof" json:"heard_ms_ago,omitempty"`
+	// Whether the node and the observer have said anything.
+	NodeAnswered     bool `protobuf:"varint,7,opt,name=node_answered,json=nodeAnswered,proto3" json:"node_answered,omitempty"`
+	ObserverAnswered bool `protobuf:"varint,8,opt,name=observer_answered,json=observerAnswered,proto3" json:"observer_answered,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Sight) Reset() {
+	*x = Sight{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sight) ProtoMessage() {}
+
+func (x *Sight) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sight.ProtoReflect.Descriptor instead.
+func (*Sight) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Sight) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Sight) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *Sight) GetObserver() string {
+	if x != nil {
+		return x.Observer
+	}
+	return ""
+}
+
+func (x *Sight) GetObserverLnn() int32 {
+	if x != nil {
+		return x.ObserverLnn
+	}
+	return 0
+}
+
+func (x *Sight) GetLeaseLeftMs() int64 {
+	if x != nil && x.LeaseLeftMs != nil {
+		return *x.LeaseLeftMs
+	}
+	return 0
+}
+
+func (x *Sight) GetHeardMsAgo() int64 {
+	if x != nil && x.HeardMsAgo != nil {
+		return *x.HeardMsAgo
+	}
+	return 0
+}
+
+func (x *Sight) GetNodeAnswered() bool {
+	if x != nil {
+		return x.NodeAnswered
+	}
+	return false
+}
+
+func (x *Sight) GetObserverAnswered() bool {
+	if x != nil {
+		return x.ObserverAnswered
+	}
+	return false
+}
+
+// NodeLeases is one node's right to hold, and what it knows of others as their observer. Times are by its own clock.
+type NodeLeases struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn   int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// 0: none yet.
+	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	MayHold     bool   `protobuf:"varint,4,opt,name=may_hold,json=mayHold,proto3" json:"may_hold,omitempty"`
+	// It may not hold, and may again under the same incarnation.
+	Lapsed bool `protobuf:"varint,5,opt,name=lapsed,proto3" json:"lapsed,omitempty"`
+	// Why it may not hold.
+	Why string `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`
+	// What is left of the right; null: it is not there, or does not run out.
+	LeftMs        *int64           `protobuf:"varint,7,opt,name=left_ms,json=leftMs,proto3,oneof" json:"left_ms,omitempty"`
+	IntervalMs    int64            `protobuf:"varint,8,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	SpanMs        int64            `protobuf:"varint,9,opt,name=span_ms,json=spanMs,proto3" json:"span_ms,omitempty"`
+	Observers     *ObserverSet     `protobuf:"bytes,10,opt,name=observers,proto3" json:"observers,omitempty"`
+	Leases        []*ObserverLease `protobuf:"bytes,11,rep,name=leases,proto3" json:"leases,omitempty"`
+	Watched       []*ObservedNode  `protobuf:"bytes,12,rep,name=watched,proto3" json:"watched,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeLeases) Reset() {
+	*x = NodeLeases{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeLeases) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeLeases) ProtoMessage() {}
+
+func (x *NodeLeases) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeLeases.ProtoReflect.Descriptor instead.
+func (*NodeLeases) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *NodeLeases) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeLeases) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *NodeLeases) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *NodeLeases) GetMayHold() bool {
+	if x != nil {
+		return x.MayHold
+	}
+	return false
+}
+
+func (x *NodeLeases) GetLapsed() bool {
+	if x != nil {
+		return x.Lapsed
+	}
+	return false
+}
+
+func (x *NodeLeases) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *NodeLeases) GetLeftMs() int64 {
+	if x != nil && x.LeftMs != nil {
+		return *x.LeftMs
+	}
+	return 0
+}
+
+func (x *NodeLeases) GetIntervalMs() int64 {
+	if x != nil {
+		return x.IntervalMs
+	}
+	return 0
+}
+
+func (x *NodeLeases) GetSpanMs() int64 {
+	if x != nil {
+		return x.SpanMs
+	}
+	return 0
+}
+
+func (x *NodeLeases) GetObservers() *ObserverSet {
+	if x != nil {
+		return x.Observers
+	}
+	return nil
+}
+
+func (x *NodeLeases) GetLeases() []*ObserverLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+func (x *NodeLeases) GetWatched() []*ObservedNode {
+	if x != nil {
+		return x.Watched
+	}
+	return nil
+}
+
+// ObserverSet is who acknowledges a node.
+type ObserverSet struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The version that is known to be on record.
+	Recorded uint64 `protobuf:"varint,2,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	// LNNs.
+	Current []int32 `protobuf:"varint,3,rep,packed,name=current,proto3" json:"current,omitempty"`
+	// The set that it is changing from; it counts as well while it changes.
+	Previous []int32 `protobuf:"varint,4,rep,packed,name=previous,proto3" json:"previous,omitempty"`
+	Changing bool    `protobuf:"varint,5,opt,name=changing,proto3" json:"changing,omitempty"`
+	// How many of the current ones must acknowledge.
+	Need          int32 `protobuf:"varint,6,opt,name=need,proto3" json:"need,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserverSet) Reset() {
+	*x = ObserverSet{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserverSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserverSet) ProtoMessage() {}
+
+func (x *ObserverSet) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserverSet.ProtoReflect.Descriptor instead.
+func (*ObserverSet) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ObserverSet) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ObserverSet) GetRecorded() uint64 {
+	if x != nil {
+		return x.Recorded
+	}
+	return 0
+}
+
+func (x *ObserverSet) GetCurrent() []int32 {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *ObserverSet) GetPrevious() []int32 {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
+func (x *ObserverSet) GetChanging() bool {
+	if x != nil {
+		return x.Changing
+	}
+	return false
+}
+
+func (x *ObserverSet) GetNeed() int32 {
+	if x != nil {
+		return x.Need
+	}
+	return 0
+}
+
+// ObserverLease is what one observer has acknowledged.
+type ObserverLease struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Observer string                 `protobuf:"bytes,1,opt,name=observer,proto3" json:"observer,omitempty"`
+	Lnn      int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// What is left of it; 0: there is none.
+	LeftMs int64 `protobuf:"varint,3,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`
+	// When acknowledgements came last, by network; none: never.
+	Acknowledged []*NetworkHeard `protobuf:"bytes,4,rep,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// The version of the set that the observer says it has recorded, and whether that is the present one.
+	Recorded        uint64 `protobuf:"varint,5,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	RecordedPresent bool   `protobuf:"varint,6,opt,name=recorded_present,json=recordedPresent,proto3" json:"recorded_present,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ObserverLease) Reset() {
+	*x = ObserverLease{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserverLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserverLease) ProtoMessage() {}
+
+func (x *ObserverLease) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserverLease.ProtoReflect.Descriptor instead.
+func (*ObserverLease) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ObserverLease) GetObserver() string {
+	if x != nil {
+		return x.Observer
+	}
+	return ""
+}
+
+func (x *ObserverLease) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *ObserverLease) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+func (x *ObserverLease) GetAcknowledged() []*NetworkHeard {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return nil
+}
+
+func (x *ObserverLease) GetRecorded() uint64 {
+	if x != nil {
+		return x.Recorded
+	}
+	return 0
+}
+
+func (x *ObserverLease) GetRecordedPresent() bool {
+	if x != nil {
+		return x.RecordedPresent
+	}
+	return false
+}
+
+// NetworkHeard is when something was last heard over one network.
+type NetworkHeard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Position among the addresses of the node.
+	Network int32 `protobuf:"varint,1,opt,name=network,proto3" json:"network,omitempty"`
+	// The network for people: the prefix of the subnet that it is, else the answering node's address there.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	MsAgo         int64  `protobuf:"varint,3,opt,name=ms_ago,json=msAgo,proto3" json:"ms_ago,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkHeard) Reset() {
+	*x = NetworkHeard{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkHeard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkHeard) ProtoMessage() {}
+
+func (x *NetworkHeard) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkHeard.ProtoReflect.Descriptor instead.
+func (*NetworkHeard) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NetworkHeard) GetNetwork() int32 {
+	if x != nil {
+		return x.Network
+	}
+	return 0
+}
+
+func (x *NetworkHeard) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NetworkHeard) GetMsAgo() int64 {
+	if x != nil {
+		return x.MsAgo
+	}
+	return 0
+}
+
+// ObservedNode is what an observer knows of another node.
+type ObservedNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn   int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// The latest that was heard or is on record.
+	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Every one up to this is over.
+	Over uint64 `protobuf:"varint,4,opt,name=over,proto3" json:"over,omitempty"`
+	// It is on record as an observer of the node.
+	Observes bool `protobuf:"varint,5,opt,name=observes,proto3" json:"observes,omitempty"`
+	// When heartbeats came last, by network; none: never.
+	Heard []*NetworkHeard `protobuf:"bytes,6,rep,name=heard,proto3" json:"heard,omitempty"`
+	// In how long it counts as silent unless it is heard; negative: since when it does; null: it is not waited for.
+	SilentInMs *int64 `protobuf:"varint,7,opt,name=silent_in_ms,json=silentInMs,proto3,oneof" json:"silent_in_ms,omitempty"`
+	// For how long it is not acknowledged, as was promised; 0: nothing was.
+	PromisedMs int64 `protobuf:"varint,8,opt,name=promised_ms,json=promisedMs,proto3" json:"promised_ms,omitempty"`
+	// The last incarnation that this observer has confirmed to have stopped; 0: none.
+	Confirmed uint64 `protobuf:"varint,9,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// How long ago it declared the node silent and began to ask; null: it does not ask.
+	DeclaredMsAgo *int64 `protobuf:"varint,10,opt,name=declared_ms_ago,json=declaredMsAgo,proto3,oneof" json:"declared_ms_ago,omitempty"`
+	// What the other observers have said, while it asks.
+	Words         []*ObserverWord `protobuf:"bytes,11,rep,name=words,proto3" json:"words,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObservedNode) Reset() {
+	*x = ObservedNode{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObservedNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObservedNode) ProtoMessage() {}
+
+func (x *ObservedNode) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObservedNode.ProtoReflect.Descriptor instead.
+func (*ObservedNode) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ObservedNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ObservedNode) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *ObservedNode) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *ObservedNode) GetOver() uint64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+func (x *ObservedNode) GetObserves() bool {
+	if x != nil {
+		return x.Observes
+	}
+	return false
+}
+
+func (x *ObservedNode) GetHeard() []*NetworkHeard {
+	if x != nil {
+		return x.Heard
+	}
+	return nil
+}
+
+func (x *ObservedNode) GetSilentInMs() int64 {
+	if x != nil && x.SilentInMs != nil {
+		return *x.SilentInMs
+	}
+	return 0
+}
+
+func (x *ObservedNode) GetPromisedMs() int64 {
+	if x != nil {
+		return x.PromisedMs
+	}
+	return 0
+}
+
+func (x *ObservedNode) GetConfirmed() uint64 {
+	if x != nil {
+		return x.Confirmed
+	}
+	return 0
+}
+
+func (x *ObservedNode) GetDeclaredMsAgo() int64 {
+	if x != nil && x.DeclaredMsAgo != nil {
+		return *x.DeclaredMsAgo
+	}
+	return 0
+}
+
+func (x *ObservedNode) GetWords() []*ObserverWord {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
+// ObserverWord is one observer's answer.
+type ObserverWord struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Observer string                 `protobuf:"bytes,1,opt,name=observer,proto3" json:"observer,omitempty"`
+	Lnn      int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// "confirmed", "denied", "no answer" or "not asked".
+	Said string `protobuf:"bytes,3,opt,name=said,proto3" json:"said,omitempty"`
+	// Why, when it was denied.
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserverWord) Reset() {
+	*x = ObserverWord{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserverWord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserverWord) ProtoMessage() {}
+
+func (x *ObserverWord) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserverWord.ProtoReflect.Descriptor instead.
+func (*ObserverWord) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ObserverWord) GetObserver() string {
+	if x != nil {
+		return x.Observer
+	}
+	return ""
+}
+
+func (x *ObserverWord) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *ObserverWord) GetSaid() string {
+	if x != nil {
+		return x.Said
+	}
+	return ""
+}
+
+func (x *ObserverWord) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Incarnation is a node's life under one number.
 type Incarnation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -658,7 +1529,7 @@ type Incarnation struct {
 
 func (x *Incarnation) Reset() {
 	*x = Incarnation{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[2]
+	mi := &file_holdfast_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +1541,7 @@ func (x *Incarnation) String() string {
 func (*Incarnation) ProtoMessage() {}
 
 func (x *Incarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[2]
+	mi := &file_holdfast_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +1554,7 @@ func (x *Incarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incarnation.ProtoReflect.Descriptor instead.
 func (*Incarnation) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Incarnation) GetStart() uint64 {
@@ -726,7 +1597,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[3]
+	mi := &file_holdfast_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +1609,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[3]
+	mi := &file_holdfast_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +1622,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeStatus) GetName() string {
@@ -865,7 +1736,7 @@ type Load struct {
 
 func (x *Load) Reset() {
 	*x = Load{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[4]
+	mi := &file_holdfast_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1748,7 @@ func (x *Load) String() string {
 func (*Load) ProtoMessage() {}
 
 func (x *Load) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[4]
+	mi := &file_holdfast_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1761,7 @@ func (x *Load) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Load.ProtoReflect.Descriptor instead.
 func (*Load) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Load) GetKnown() bool {
@@ -964,7 +1835,7 @@ type PoolSummary struct {
 
 func (x *PoolSummary) Reset() {
 	*x = PoolSummary{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[5]
+	mi := &file_holdfast_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1847,7 @@ func (x *PoolSummary) String() string {
 func (*PoolSummary) ProtoMessage() {}
 
 func (x *PoolSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[5]
+	mi := &file_holdfast_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1860,7 @@ func (x *PoolSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolSummary.ProtoReflect.Descriptor instead.
 func (*PoolSummary) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PoolSummary) GetId() string {
@@ -1080,7 +1951,7 @@ type ServiceAddress struct {
 
 func (x *ServiceAddress) Reset() {
 	*x = ServiceAddress{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[6]
+	mi := &file_holdfast_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1963,7 @@ func (x *ServiceAddress) String() string {
 func (*ServiceAddress) ProtoMessage() {}
 
 func (x *ServiceAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[6]
+	mi := &file_holdfast_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1976,7 @@ func (x *ServiceAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceAddress.ProtoReflect.Descriptor instead.
 func (*ServiceAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServiceAddress) GetSubnet() string {
@@ -1184,7 +2055,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[7]
+	mi := &file_holdfast_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +2067,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[7]
+	mi := &file_holdfast_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +2080,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Problem) GetCode() string {
@@ -1286,7 +2157,7 @@ type StoreStatus struct {
 
 func (x *StoreStatus) Reset() {
 	*x = StoreStatus{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[8]
+	mi := &file_holdfast_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +2169,7 @@ func (x *StoreStatus) String() string {
 func (*StoreStatus) ProtoMessage() {}
 
 func (x *StoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[8]
+	mi := &file_holdfast_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +2182,7 @@ func (x *StoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreStatus.ProtoReflect.Descriptor instead.
 func (*StoreStatus) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StoreStatus) GetMode() StoreStatus_Mode {
@@ -1377,7 +2248,7 @@ type StoreMember struct {
 
 func (x *StoreMember) Reset() {
 	*x = StoreMember{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[9]
+	mi := &file_holdfast_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +2260,7 @@ func (x *StoreMember) String() string {
 func (*StoreMember) ProtoMessage() {}
 
 func (x *StoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[9]
+	mi := &file_holdfast_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +2273,7 @@ func (x *StoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
 func (*StoreMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StoreMember) GetName() string {
@@ -1459,7 +2330,7 @@ type FailureDetection struct {
 
 func (x *FailureDetection) Reset() {
 	*x = FailureDetection{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[10]
+	mi := &file_holdfast_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +2342,7 @@ func (x *FailureDetection) String() string {
 func (*FailureDetection) ProtoMessage() {}
 
 func (x *FailureDetection) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[10]
+	mi := &file_holdfast_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +2355,7 @@ func (x *FailureDetection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailureDetection.ProtoReflect.Descriptor instead.
 func (*FailureDetection) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FailureDetection) GetMethod() string {
@@ -1544,7 +2415,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[11]
+	mi := &file_holdfast_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +2427,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[11]
+	mi := &file_holdfast_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +2440,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 type GetConfigResponse struct {
@@ -1582,7 +2453,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[12]
+	mi := &file_holdfast_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +2465,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[12]
+	mi := &file_holdfast_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +2478,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetConfigResponse) GetYaml() string {
@@ -1639,7 +2510,7 @@ type ChangeOptions struct {
 
 func (x *ChangeOptions) Reset() {
 	*x = ChangeOptions{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[13]
+	mi := &file_holdfast_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +2522,7 @@ func (x *ChangeOptions) String() string {
 func (*ChangeOptions) ProtoMessage() {}
 
 func (x *ChangeOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[13]
+	mi := &file_holdfast_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +2535,7 @@ func (x *ChangeOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeOptions.ProtoReflect.Descriptor instead.
 func (*ChangeOptions) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChangeOptions) GetDryRun() bool {
@@ -1702,7 +2573,7 @@ type ApplyConfigRequest struct {
 
 func (x *ApplyConfigRequest) Reset() {
 	*x = ApplyConfigRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[14]
+	mi := &file_holdfast_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +2585,7 @@ func (x *ApplyConfigRequest) String() string {
 func (*ApplyConfigRequest) ProtoMessage() {}
 
 func (x *ApplyConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[14]
+	mi := &file_holdfast_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +2598,7 @@ func (x *ApplyConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyConfigRequest.ProtoReflect.Descriptor instead.
 func (*ApplyConfigRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ApplyConfigRequest) GetYaml() string {
@@ -1774,7 +2645,7 @@ type ModifyRequest struct {
 
 func (x *ModifyRequest) Reset() {
 	*x = ModifyRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[15]
+	mi := &file_holdfast_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +2657,7 @@ func (x *ModifyRequest) String() string {
 func (*ModifyRequest) ProtoMessage() {}
 
 func (x *ModifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[15]
+	mi := &file_holdfast_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +2670,7 @@ func (x *ModifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyRequest.ProtoReflect.Descriptor instead.
 func (*ModifyRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ModifyRequest) GetObjectKind() ModifyRequest_ObjectKind {
@@ -1856,7 +2727,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[16]
+	mi := &file_holdfast_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2739,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[16]
+	mi := &file_holdfast_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2752,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Edit) GetSetting() string {
@@ -1926,7 +2797,7 @@ type ChangeResult struct {
 
 func (x *ChangeResult) Reset() {
 	*x = ChangeResult{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[17]
+	mi := &file_holdfast_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2809,7 @@ func (x *ChangeResult) String() string {
 func (*ChangeResult) ProtoMessage() {}
 
 func (x *ChangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[17]
+	mi := &file_holdfast_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2822,7 @@ func (x *ChangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResult.ProtoReflect.Descriptor instead.
 func (*ChangeResult) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeResult) GetDryRun() bool {
@@ -2021,7 +2892,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[18]
+	mi := &file_holdfast_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2904,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[18]
+	mi := &file_holdfast_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2917,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Change) GetPath() string {
@@ -2087,7 +2958,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[19]
+	mi := &file_holdfast_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2970,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[19]
+	mi := &file_holdfast_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2983,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Move) GetAddress() string {
@@ -2180,7 +3051,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[20]
+	mi := &file_holdfast_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +3063,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[20]
+	mi := &file_holdfast_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +3076,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Fault) GetPath() string {
@@ -2260,7 +3131,7 @@ type PendingNode struct {
 
 func (x *PendingNode) Reset() {
 	*x = PendingNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[21]
+	mi := &file_holdfast_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +3143,7 @@ func (x *PendingNode) String() string {
 func (*PendingNode) ProtoMessage() {}
 
 func (x *PendingNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[21]
+	mi := &file_holdfast_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +3156,7 @@ func (x *PendingNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingNode.ProtoReflect.Descriptor instead.
 func (*PendingNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PendingNode) GetName() string {
@@ -2315,7 +3186,7 @@ type RebalancePoolRequest struct {
 
 func (x *RebalancePoolRequest) Reset() {
 	*x = RebalancePoolRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[22]
+	mi := &file_holdfast_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +3198,7 @@ func (x *RebalancePoolRequest) String() string {
 func (*RebalancePoolRequest) ProtoMessage() {}
 
 func (x *RebalancePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[22]
+	mi := &file_holdfast_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +3211,7 @@ func (x *RebalancePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalancePoolRequest.ProtoReflect.Descriptor instead.
 func (*RebalancePoolRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RebalancePoolRequest) GetPool() string {
@@ -2375,7 +3246,7 @@ type RebalanceServiceAddressesRequest struct {
 
 func (x *RebalanceServiceAddressesRequest) Reset() {
 	*x = RebalanceServiceAddressesRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[23]
+	mi := &file_holdfast_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +3258,7 @@ func (x *RebalanceServiceAddressesRequest) String() string {
 func (*RebalanceServiceAddressesRequest) ProtoMessage() {}
 
 func (x *RebalanceServiceAddressesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[23]
+	mi := &file_holdfast_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +3271,7 @@ func (x *RebalanceServiceAddressesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceServiceAddressesRequest.ProtoReflect.Descriptor instead.
 func (*RebalanceServiceAddressesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RebalanceServiceAddressesRequest) GetSubnet() string {
@@ -2429,7 +3300,7 @@ type SuspendNodesRequest struct {
 
 func (x *SuspendNodesRequest) Reset() {
 	*x = SuspendNodesRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[24]
+	mi := &file_holdfast_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +3312,7 @@ func (x *SuspendNodesRequest) String() string {
 func (*SuspendNodesRequest) ProtoMessage() {}
 
 func (x *SuspendNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[24]
+	mi := &file_holdfast_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +3325,7 @@ func (x *SuspendNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendNodesRequest.ProtoReflect.Descriptor instead.
 func (*SuspendNodesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SuspendNodesRequest) GetPool() string {
@@ -2490,7 +3361,7 @@ type ResumeNodesRequest struct {
 
 func (x *ResumeNodesRequest) Reset() {
 	*x = ResumeNodesRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[25]
+	mi := &file_holdfast_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +3373,7 @@ func (x *ResumeNodesRequest) String() string {
 func (*ResumeNodesRequest) ProtoMessage() {}
 
 func (x *ResumeNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[25]
+	mi := &file_holdfast_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +3386,7 @@ func (x *ResumeNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ResumeNodesRequest) GetPool() string {
@@ -2550,7 +3421,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[26]
+	mi := &file_holdfast_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +3433,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[26]
+	mi := &file_holdfast_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +3446,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DrainNodeRequest) GetNode() string {
@@ -2603,7 +3474,7 @@ type UndrainNodeRequest struct {
 
 func (x *UndrainNodeRequest) Reset() {
 	*x = UndrainNodeRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[27]
+	mi := &file_holdfast_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +3486,7 @@ func (x *UndrainNodeRequest) String() string {
 func (*UndrainNodeRequest) ProtoMessage() {}
 
 func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[27]
+	mi := &file_holdfast_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +3499,7 @@ func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UndrainNodeRequest) GetNode() string {
@@ -2659,7 +3530,7 @@ type PinAddressRequest struct {
 
 func (x *PinAddressRequest) Reset() {
 	*x = PinAddressRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[28]
+	mi := &file_holdfast_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +3542,7 @@ func (x *PinAddressRequest) String() string {
 func (*PinAddressRequest) ProtoMessage() {}
 
 func (x *PinAddressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[28]
+	mi := &file_holdfast_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +3555,7 @@ func (x *PinAddressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinAddressRequest.ProtoReflect.Descriptor instead.
 func (*PinAddressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PinAddressRequest) GetPool() string {
@@ -2726,7 +3597,7 @@ type UnpinAddressRequest struct {
 
 func (x *UnpinAddressRequest) Reset() {
 	*x = UnpinAddressRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[29]
+	mi := &file_holdfast_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +3609,7 @@ func (x *UnpinAddressRequest) String() string {
 func (*UnpinAddressRequest) ProtoMessage() {}
 
 func (x *UnpinAddressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[29]
+	mi := &file_holdfast_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +3622,7 @@ func (x *UnpinAddressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpinAddressRequest.ProtoReflect.Descriptor instead.
 func (*UnpinAddressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UnpinAddressRequest) GetPool() string {
@@ -2786,7 +3657,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[30]
+	mi := &file_holdfast_v1_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +3669,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[30]
+	mi := &file_holdfast_v1_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +3682,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListInterfacesRequest) GetWithin() string {
@@ -2837,7 +3708,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[31]
+	mi := &file_holdfast_v1_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +3720,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[31]
+	mi := &file_holdfast_v1_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +3733,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListInterfacesResponse) GetAddresses() []*InterfaceAddress {
@@ -2894,7 +3765,7 @@ type InterfaceAddress struct {
 
 func (x *InterfaceAddress) Reset() {
 	*x = InterfaceAddress{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[32]
+	mi := &file_holdfast_v1_node_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3777,7 @@ func (x *InterfaceAddress) String() string {
 func (*InterfaceAddress) ProtoMessage() {}
 
 func (x *InterfaceAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[32]
+	mi := &file_holdfast_v1_node_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3790,7 @@ func (x *InterfaceAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceAddress.ProtoReflect.Descriptor instead.
 func (*InterfaceAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *InterfaceAddress) GetAddress() string {
@@ -3023,7 +3894,7 @@ type PoolStatusRequest struct {
 
 func (x *PoolStatusRequest) Reset() {
 	*x = PoolStatusRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[33]
+	mi := &file_holdfast_v1_node_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3906,7 @@ func (x *PoolStatusRequest) String() string {
 func (*PoolStatusRequest) ProtoMessage() {}
 
 func (x *PoolStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[33]
+	mi := &file_holdfast_v1_node_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3919,7 @@ func (x *PoolStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatusRequest.ProtoReflect.Descriptor instead.
 func (*PoolStatusRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PoolStatusRequest) GetPool() string {
@@ -3067,7 +3938,7 @@ type PoolStatusResponse struct {
 
 func (x *PoolStatusResponse) Reset() {
 	*x = PoolStatusResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[34]
+	mi := &file_holdfast_v1_node_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3950,7 @@ func (x *PoolStatusResponse) String() string {
 func (*PoolStatusResponse) ProtoMessage() {}
 
 func (x *PoolStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[34]
+	mi := &file_holdfast_v1_node_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3963,7 @@ func (x *PoolStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatusResponse.ProtoReflect.Descriptor instead.
 func (*PoolStatusResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PoolStatusResponse) GetPools() []*PoolState {
@@ -3122,7 +3993,7 @@ type PoolState struct {
 
 func (x *PoolState) Reset() {
 	*x = PoolState{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[35]
+	mi := &file_holdfast_v1_node_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +4005,7 @@ func (x *PoolState) String() string {
 func (*PoolState) ProtoMessage() {}
 
 func (x *PoolState) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[35]
+	mi := &file_holdfast_v1_node_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +4018,7 @@ func (x *PoolState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolState.ProtoReflect.Descriptor instead.
 func (*PoolState) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PoolState) GetId() string {
@@ -3243,7 +4114,7 @@ type PoolNode struct {
 
 func (x *PoolNode) Reset() {
 	*x = PoolNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[36]
+	mi := &file_holdfast_v1_node_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +4126,7 @@ func (x *PoolNode) String() string {
 func (*PoolNode) ProtoMessage() {}
 
 func (x *PoolNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[36]
+	mi := &file_holdfast_v1_node_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +4139,7 @@ func (x *PoolNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolNode.ProtoReflect.Descriptor instead.
 func (*PoolNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PoolNode) GetName() string {
@@ -3364,7 +4235,7 @@ type PoolAddress struct {
 
 func (x *PoolAddress) Reset() {
 	*x = PoolAddress{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[37]
+	mi := &file_holdfast_v1_node_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +4247,7 @@ func (x *PoolAddress) String() string {
 func (*PoolAddress) ProtoMessage() {}
 
 func (x *PoolAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[37]
+	mi := &file_holdfast_v1_node_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +4260,7 @@ func (x *PoolAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolAddress.ProtoReflect.Descriptor instead.
 func (*PoolAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PoolAddress) GetAddress() string {
@@ -3459,7 +4330,7 @@ type CheckState struct {
 
 func (x *CheckState) Reset() {
 	*x = CheckState{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[38]
+	mi := &file_holdfast_v1_node_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +4342,7 @@ func (x *CheckState) String() string {
 func (*CheckState) ProtoMessage() {}
 
 func (x *CheckState) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[38]
+	mi := &file_holdfast_v1_node_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +4355,7 @@ func (x *CheckState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckState.ProtoReflect.Descriptor instead.
 func (*CheckState) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CheckState) GetName() string {
@@ -3546,7 +4417,7 @@ type PoolSizeRequest struct {
 
 func (x *PoolSizeRequest) Reset() {
 	*x = PoolSizeRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[39]
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +4429,7 @@ func (x *PoolSizeRequest) String() string {
 func (*PoolSizeRequest) ProtoMessage() {}
 
 func (x *PoolSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[39]
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +4442,7 @@ func (x *PoolSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolSizeRequest.ProtoReflect.Descriptor instead.
 func (*PoolSizeRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{39}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PoolSizeRequest) GetPool() string {
@@ -3630,7 +4501,7 @@ type PoolSizeResponse struct {
 
 func (x *PoolSizeResponse) Reset() {
 	*x = PoolSizeResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[40]
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +4513,7 @@ func (x *PoolSizeResponse) String() string {
 func (*PoolSizeResponse) ProtoMessage() {}
 
 func (x *PoolSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[40]
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +4526,7 @@ func (x *PoolSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolSizeResponse.ProtoReflect.Descriptor instead.
 func (*PoolSizeResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{40}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PoolSizeResponse) GetNodes() int32 {
@@ -3752,7 +4623,7 @@ type SizeCase struct {
 
 func (x *SizeCase) Reset() {
 	*x = SizeCase{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[41]
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4635,7 @@ func (x *SizeCase) String() string {
 func (*SizeCase) ProtoMessage() {}
 
 func (x *SizeCase) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[41]
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +4648,7 @@ func (x *SizeCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeCase.ProtoReflect.Descriptor instead.
 func (*SizeCase) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{41}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SizeCase) GetNodes() int32 {
@@ -3832,7 +4703,7 @@ type PlanDownRequest struct {
 
 func (x *PlanDownRequest) Reset() {
 	*x = PlanDownRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[42]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +4715,7 @@ func (x *PlanDownRequest) String() string {
 func (*PlanDownRequest) ProtoMessage() {}
 
 func (x *PlanDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[42]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4728,7 @@ func (x *PlanDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanDownRequest.ProtoReflect.Descriptor instead.
 func (*PlanDownRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PlanDownRequest) GetNodes() []string {
@@ -3882,7 +4753,7 @@ type PlanDownResponse struct {
 
 func (x *PlanDownResponse) Reset() {
 	*x = PlanDownResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[43]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3894,7 +4765,7 @@ func (x *PlanDownResponse) String() string {
 func (*PlanDownResponse) ProtoMessage() {}
 
 func (x *PlanDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[43]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3907,7 +4778,7 @@ func (x *PlanDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanDownResponse.ProtoReflect.Descriptor instead.
 func (*PlanDownResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{43}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PlanDownResponse) GetMoves() []*Move {
@@ -3955,7 +4826,7 @@ type PlanPool struct {
 
 func (x *PlanPool) Reset() {
 	*x = PlanPool{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[44]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4838,7 @@ func (x *PlanPool) String() string {
 func (*PlanPool) ProtoMessage() {}
 
 func (x *PlanPool) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[44]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4851,7 @@ func (x *PlanPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanPool.ProtoReflect.Descriptor instead.
 func (*PlanPool) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{44}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PlanPool) GetPool() string {
@@ -4009,7 +4880,7 @@ type PlanNode struct {
 
 func (x *PlanNode) Reset() {
 	*x = PlanNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[45]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4892,7 @@ func (x *PlanNode) String() string {
 func (*PlanNode) ProtoMessage() {}
 
 func (x *PlanNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[45]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4905,7 @@ func (x *PlanNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanNode.ProtoReflect.Descriptor instead.
 func (*PlanNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{45}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PlanNode) GetName() string {
@@ -4079,7 +4950,7 @@ type DelegationRequest struct {
 
 func (x *DelegationRequest) Reset() {
 	*x = DelegationRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[46]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4962,7 @@ func (x *DelegationRequest) String() string {
 func (*DelegationRequest) ProtoMessage() {}
 
 func (x *DelegationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[46]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4975,7 @@ func (x *DelegationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationRequest.ProtoReflect.Descriptor instead.
 func (*DelegationRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{46}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DelegationRequest) GetZone() string {
@@ -4140,7 +5011,7 @@ type DelegationResponse struct {
 
 func (x *DelegationResponse) Reset() {
 	*x = DelegationResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[47]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +5023,7 @@ func (x *DelegationResponse) String() string {
 func (*DelegationResponse) ProtoMessage() {}
 
 func (x *DelegationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[47]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +5036,7 @@ func (x *DelegationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationResponse.ProtoReflect.Descriptor instead.
 func (*DelegationResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{47}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DelegationResponse) GetText() string {
@@ -4198,7 +5069,7 @@ type DelegatedZone struct {
 
 func (x *DelegatedZone) Reset() {
 	*x = DelegatedZone{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +5081,7 @@ func (x *DelegatedZone) String() string {
 func (*DelegatedZone) ProtoMessage() {}
 
 func (x *DelegatedZone) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +5094,7 @@ func (x *DelegatedZone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegatedZone.ProtoReflect.Descriptor instead.
 func (*DelegatedZone) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{48}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DelegatedZone) GetZone() string {
@@ -4264,7 +5135,7 @@ type CheckDelegationRequest struct {
 
 func (x *CheckDelegationRequest) Reset() {
 	*x = CheckDelegationRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +5147,7 @@ func (x *CheckDelegationRequest) String() string {
 func (*CheckDelegationRequest) ProtoMessage() {}
 
 func (x *CheckDelegationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +5160,7 @@ func (x *CheckDelegationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckDelegationRequest.ProtoReflect.Descriptor instead.
 func (*CheckDelegationRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CheckDelegationRequest) GetZones() []string {
@@ -4311,7 +5182,7 @@ type CheckDelegationResponse struct {
 
 func (x *CheckDelegationResponse) Reset() {
 	*x = CheckDelegationResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +5194,7 @@ func (x *CheckDelegationResponse) String() string {
 func (*CheckDelegationResponse) ProtoMessage() {}
 
 func (x *CheckDelegationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +5207,7 @@ func (x *CheckDelegationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckDelegationResponse.ProtoReflect.Descriptor instead.
 func (*CheckDelegationResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CheckDelegationResponse) GetNode() string {
@@ -4374,7 +5245,7 @@ type DelegationCheck struct {
 
 func (x *DelegationCheck) Reset() {
 	*x = DelegationCheck{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +5257,7 @@ func (x *DelegationCheck) String() string {
 func (*DelegationCheck) ProtoMessage() {}
 
 func (x *DelegationCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4399,7 +5270,7 @@ func (x *DelegationCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationCheck.ProtoReflect.Descriptor instead.
 func (*DelegationCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DelegationCheck) GetZone() string {
@@ -4456,14 +5327,16 @@ type ExplainRequest struct {
 	// A DNS name, an address, a node (name or LNN), or a dotted id.
 	Subject string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
 	// For names: the record type, such as "A"; empty: A and AAAA.
-	Type          string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Instead of a subject: a failover, as the field "failover" of its events names it, or the number of one of its events on this node.
+	Event         string `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4475,7 +5348,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4488,7 +5361,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ExplainRequest) GetSubject() string {
@@ -4505,18 +5378,27 @@ func (x *ExplainRequest) GetType() string {
 	return ""
 }
 
+func (x *ExplainRequest) GetEvent() string {
+	if x != nil {
+		return x.Event
+	}
+	return ""
+}
+
 type ExplainResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Decisions []*Decision            `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// The same for people.
-	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// Of an event: the failover that it is part of.
+	Failover      *Failover `protobuf:"bytes,3,opt,name=failover,proto3" json:"failover,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +5410,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +5423,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ExplainResponse) GetDecisions() []*Decision {
@@ -4556,6 +5438,349 @@ func (x *ExplainResponse) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *ExplainResponse) GetFailover() *Failover {
+	if x != nil {
+		return x.Failover
+	}
+	return nil
+}
+
+// Failover is what came of the end of one incarnation. Times of one node are by its own clock; those of different nodes differ by
+// what their clocks do.
+type Failover struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// LNN and incarnation, such as "2.17".
+	Id          string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Node        string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn         int32  `protobuf:"varint,3,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	Incarnation uint64 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// How each node came to know, the first first.
+	Findings []*FailoverFinding `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
+	// What became of each address, sorted.
+	Addresses []*FailoverAddress `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Nodes that did not tell what they know.
+	Unanswered    []*Unanswered `protobuf:"bytes,7,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Failover) Reset() {
+	*x = Failover{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Failover) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Failover) ProtoMessage() {}
+
+func (x *Failover) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Failover.ProtoReflect.Descriptor instead.
+func (*Failover) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *Failover) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Failover) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Failover) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *Failover) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Failover) GetFindings() []*FailoverFinding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+func (x *Failover) GetAddresses() []*FailoverAddress {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Failover) GetUnanswered() []*Unanswered {
+	if x != nil {
+		return x.Unanswered
+	}
+	return nil
+}
+
+// FailoverFinding is how one node came to know that the incarnation is over.
+type FailoverFinding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	How   string                 `protobuf:"bytes,2,opt,name=how,proto3" json:"how,omitempty"`
+	// Who told it; empty: it found out itself.
+	ToldBy string `protobuf:"bytes,3,opt,name=told_by,json=toldBy,proto3" json:"told_by,omitempty"`
+	// The last heartbeat that it heard; unset: none.
+	Heard *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=heard,proto3" json:"heard,omitempty"`
+	// When none had come for a span; unset: it had not come to that.
+	Declared *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=declared,proto3" json:"declared,omitempty"`
+	// Its first question to another observer; unset: none.
+	Asked *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=asked,proto3" json:"asked,omitempty"`
+	// The last confirmation that came; unset: none.
+	Confirmed   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	ConfirmedBy []string               `protobuf:"bytes,8,rep,name=confirmed_by,json=confirmedBy,proto3" json:"confirmed_by,omitempty"`
+	Found       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=found,proto3" json:"found,omitempty"`
+	// From the last heartbeat to found; null: it heard none.
+	DetectionMs   *float64 `protobuf:"fixed64,10,opt,name=detection_ms,json=detectionMs,proto3,oneof" json:"detection_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailoverFinding) Reset() {
+	*x = FailoverFinding{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailoverFinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailoverFinding) ProtoMessage() {}
+
+func (x *FailoverFinding) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailoverFinding.ProtoReflect.Descriptor instead.
+func (*FailoverFinding) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *FailoverFinding) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *FailoverFinding) GetHow() string {
+	if x != nil {
+		return x.How
+	}
+	return ""
+}
+
+func (x *FailoverFinding) GetToldBy() string {
+	if x != nil {
+		return x.ToldBy
+	}
+	return ""
+}
+
+func (x *FailoverFinding) GetHeard() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Heard
+	}
+	return nil
+}
+
+func (x *FailoverFinding) GetDeclared() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Declared
+	}
+	return nil
+}
+
+func (x *FailoverFinding) GetAsked() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Asked
+	}
+	return nil
+}
+
+func (x *FailoverFinding) GetConfirmed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Confirmed
+	}
+	return nil
+}
+
+func (x *FailoverFinding) GetConfirmedBy() []string {
+	if x != nil {
+		return x.ConfirmedBy
+	}
+	return nil
+}
+
+func (x *FailoverFinding) GetFound() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+func (x *FailoverFinding) GetDetectionMs() float64 {
+	if x != nil && x.DetectionMs != nil {
+		return *x.DetectionMs
+	}
+	return 0
+}
+
+// FailoverAddress is one address that went to another holder. Times are by that node's clock.
+type FailoverAddress struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Node    string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Dotted id of the pool or subnet.
+	Within string `protobuf:"bytes,3,opt,name=within,proto3" json:"within,omitempty"`
+	// When it knew that the incarnation was over; unset: it does not say.
+	Found *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=found,proto3" json:"found,omitempty"`
+	// When the address was on its interface and its first announcement was out; unset: it is not.
+	OnInterface *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=on_interface,json=onInterface,proto3" json:"on_interface,omitempty"`
+	Announced   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=announced,proto3" json:"announced,omitempty"`
+	// When it saw the record that names it the owner; unset: not yet.
+	Recorded *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	// From found to announced; null: one of them is not known.
+	TakeMs *float64 `protobuf:"fixed64,8,opt,name=take_ms,json=takeMs,proto3,oneof" json:"take_ms,omitempty"`
+	// From the last heartbeat that this node heard to the announcement; null: one of them is not known.
+	TotalMs       *float64 `protobuf:"fixed64,9,opt,name=total_ms,json=totalMs,proto3,oneof" json:"total_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailoverAddress) Reset() {
+	*x = FailoverAddress{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailoverAddress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailoverAddress) ProtoMessage() {}
+
+func (x *FailoverAddress) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailoverAddress.ProtoReflect.Descriptor instead.
+func (*FailoverAddress) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *FailoverAddress) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *FailoverAddress) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *FailoverAddress) GetWithin() string {
+	if x != nil {
+		return x.Within
+	}
+	return ""
+}
+
+func (x *FailoverAddress) GetFound() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+func (x *FailoverAddress) GetOnInterface() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OnInterface
+	}
+	return nil
+}
+
+func (x *FailoverAddress) GetAnnounced() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Announced
+	}
+	return nil
+}
+
+func (x *FailoverAddress) GetRecorded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Recorded
+	}
+	return nil
+}
+
+func (x *FailoverAddress) GetTakeMs() float64 {
+	if x != nil && x.TakeMs != nil {
+		return *x.TakeMs
+	}
+	return 0
+}
+
+func (x *FailoverAddress) GetTotalMs() float64 {
+	if x != nil && x.TotalMs != nil {
+		return *x.TotalMs
+	}
+	return 0
 }
 
 // Decision is the record of one choice.
@@ -4576,7 +5801,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4588,7 +5813,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4601,7 +5826,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Decision) GetSubject() string {
@@ -4666,7 +5891,7 @@ type Considered struct {
 
 func (x *Considered) Reset() {
 	*x = Considered{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +5903,7 @@ func (x *Considered) String() string {
 func (*Considered) ProtoMessage() {}
 
 func (x *Considered) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +5916,7 @@ func (x *Considered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Considered.ProtoReflect.Descriptor instead.
 func (*Considered) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Considered) GetName() string {
@@ -4732,7 +5957,7 @@ type Excluded struct {
 
 func (x *Excluded) Reset() {
 	*x = Excluded{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4744,7 +5969,7 @@ func (x *Excluded) String() string {
 func (*Excluded) ProtoMessage() {}
 
 func (x *Excluded) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4757,7 +5982,7 @@ func (x *Excluded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Excluded.ProtoReflect.Descriptor instead.
 func (*Excluded) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Excluded) GetName() string {
@@ -4788,7 +6013,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4800,7 +6025,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4813,7 +6038,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *EventsRequest) GetFollow() bool {
@@ -4855,7 +6080,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[58]
+	mi := &file_holdfast_v1_node_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +6092,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[58]
+	mi := &file_holdfast_v1_node_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +6105,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{58}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Event) GetId() int64 {
@@ -4942,7 +6167,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[59]
+	mi := &file_holdfast_v1_node_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4954,7 +6179,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[59]
+	mi := &file_holdfast_v1_node_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4967,7 +6192,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{59}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TopRequest) GetIntervalMs() int64 {
@@ -4987,7 +6212,7 @@ type TopSample struct {
 
 func (x *TopSample) Reset() {
 	*x = TopSample{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[60]
+	mi := &file_holdfast_v1_node_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4999,7 +6224,7 @@ func (x *TopSample) String() string {
 func (*TopSample) ProtoMessage() {}
 
 func (x *TopSample) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[60]
+	mi := &file_holdfast_v1_node_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5012,7 +6237,7 @@ func (x *TopSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopSample.ProtoReflect.Descriptor instead.
 func (*TopSample) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{60}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TopSample) GetAt() *timestamppb.Timestamp {
@@ -5045,7 +6270,7 @@ type TopNode struct {
 
 func (x *TopNode) Reset() {
 	*x = TopNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[61]
+	mi := &file_holdfast_v1_node_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +6282,7 @@ func (x *TopNode) String() string {
 func (*TopNode) ProtoMessage() {}
 
 func (x *TopNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[61]
+	mi := &file_holdfast_v1_node_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +6295,7 @@ func (x *TopNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopNode.ProtoReflect.Descriptor instead.
 func (*TopNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{61}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TopNode) GetName() string {
@@ -5144,7 +6369,92 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x05store\x18\f \x01(\v2\x18.holdfast.v1.StoreStatusR\x05store\x12J\n" +
 	"\x11failure_detection\x18\r \x01(\v2\x1d.holdfast.v1.FailureDetectionR\x10failureDetection\x12*\n" +
 	"\x02at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x124\n" +
-	"\astarted\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\astarted\";\n" +
+	"\astarted\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\x0f\n" +
+	"\rLeasesRequest\"\xf6\x01\n" +
+	"\x0eLeasesResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12-\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x17.holdfast.v1.NodeLeasesR\x05nodes\x127\n" +
+	"\n" +
+	"unanswered\x18\x05 \x03(\v2\x17.holdfast.v1.UnansweredR\n" +
+	"unanswered\x12*\n" +
+	"\x06sights\x18\x06 \x03(\v2\x12.holdfast.v1.SightR\x06sights\"D\n" +
+	"\n" +
+	"Unanswered\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\xb1\x02\n" +
+	"\x05Sight\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x1a\n" +
+	"\bobserver\x18\x03 \x01(\tR\bobserver\x12!\n" +
+	"\fobserver_lnn\x18\x04 \x01(\x05R\vobserverLnn\x12'\n" +
+	"\rlease_left_ms\x18\x05 \x01(\x03H\x00R\vleaseLeftMs\x88\x01\x01\x12%\n" +
+	"\fheard_ms_ago\x18\x06 \x01(\x03H\x01R\n" +
+	"heardMsAgo\x88\x01\x01\x12#\n" +
+	"\rnode_answered\x18\a \x01(\bR\fnodeAnswered\x12+\n" +
+	"\x11observer_answered\x18\b \x01(\bR\x10observerAnsweredB\x10\n" +
+	"\x0e_lease_left_msB\x0f\n" +
+	"\r_heard_ms_ago\"\x9e\x03\n" +
+	"\n" +
+	"NodeLeases\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12\x19\n" +
+	"\bmay_hold\x18\x04 \x01(\bR\amayHold\x12\x16\n" +
+	"\x06lapsed\x18\x05 \x01(\bR\x06lapsed\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\x12\x1c\n" +
+	"\aleft_ms\x18\a \x01(\x03H\x00R\x06leftMs\x88\x01\x01\x12\x1f\n" +
+	"\vinterval_ms\x18\b \x01(\x03R\n" +
+	"intervalMs\x12\x17\n" +
+	"\aspan_ms\x18\t \x01(\x03R\x06spanMs\x126\n" +
+	"\tobservers\x18\n" +
+	" \x01(\v2\x18.holdfast.v1.ObserverSetR\tobservers\x122\n" +
+	"\x06leases\x18\v \x03(\v2\x1a.holdfast.v1.ObserverLeaseR\x06leases\x123\n" +
+	"\awatched\x18\f \x03(\v2\x19.holdfast.v1.ObservedNodeR\awatchedB\n" +
+	"\n" +
+	"\b_left_ms\"\xa9\x01\n" +
+	"\vObserverSet\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1a\n" +
+	"\brecorded\x18\x02 \x01(\x04R\brecorded\x12\x18\n" +
+	"\acurrent\x18\x03 \x03(\x05R\acurrent\x12\x1a\n" +
+	"\bprevious\x18\x04 \x03(\x05R\bprevious\x12\x1a\n" +
+	"\bchanging\x18\x05 \x01(\bR\bchanging\x12\x12\n" +
+	"\x04need\x18\x06 \x01(\x05R\x04need\"\xdc\x01\n" +
+	"\rObserverLease\x12\x1a\n" +
+	"\bobserver\x18\x01 \x01(\tR\bobserver\x12\x10\n" +
+	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x17\n" +
+	"\aleft_ms\x18\x03 \x01(\x03R\x06leftMs\x12=\n" +
+	"\facknowledged\x18\x04 \x03(\v2\x19.holdfast.v1.NetworkHeardR\facknowledged\x12\x1a\n" +
+	"\brecorded\x18\x05 \x01(\x04R\brecorded\x12)\n" +
+	"\x10recorded_present\x18\x06 \x01(\bR\x0frecordedPresent\"S\n" +
+	"\fNetworkHeard\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\x05R\anetwork\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
+	"\x06ms_ago\x18\x03 \x01(\x03R\x05msAgo\"\xa0\x03\n" +
+	"\fObservedNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12\x12\n" +
+	"\x04over\x18\x04 \x01(\x04R\x04over\x12\x1a\n" +
+	"\bobserves\x18\x05 \x01(\bR\bobserves\x12/\n" +
+	"\x05heard\x18\x06 \x03(\v2\x19.holdfast.v1.NetworkHeardR\x05heard\x12%\n" +
+	"\fsilent_in_ms\x18\a \x01(\x03H\x00R\n" +
+	"silentInMs\x88\x01\x01\x12\x1f\n" +
+	"\vpromised_ms\x18\b \x01(\x03R\n" +
+	"promisedMs\x12\x1c\n" +
+	"\tconfirmed\x18\t \x01(\x04R\tconfirmed\x12+\n" +
+	"\x0fdeclared_ms_ago\x18\n" +
+	" \x01(\x03H\x01R\rdeclaredMsAgo\x88\x01\x01\x12/\n" +
+	"\x05words\x18\v \x03(\v2\x19.holdfast.v1.ObserverWordR\x05wordsB\x0f\n" +
+	"\r_silent_in_msB\x12\n" +
+	"\x10_declared_ms_ago\"b\n" +
+	"\fObserverWord\x12\x1a\n" +
+	"\bobserver\x18\x01 \x01(\tR\bobserver\x12\x10\n" +
+	"\x03lnn\x18\x02 \x01(\x05R\x03lnn\x12\x12\n" +
+	"\x04said\x18\x03 \x01(\tR\x04said\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\";\n" +
 	"\vIncarnation\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x04R\x05start\x12\x16\n" +
 	"\x06lapses\x18\x02 \x01(\rR\x06lapses\"\xbd\x04\n" +
@@ -5505,13 +6815,51 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04good\x18\x04 \x01(\bR\x04good\x12\x14\n" +
 	"\x05wrong\x18\x05 \x03(\tR\x05wrong\x12\x16\n" +
 	"\x06remedy\x18\x06 \x01(\tR\x06remedy\x12\x17\n" +
-	"\atook_ms\x18\a \x01(\x01R\x06tookMs\">\n" +
+	"\atook_ms\x18\a \x01(\x01R\x06tookMs\"T\n" +
 	"\x0eExplainRequest\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"Z\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
+	"\x05event\x18\x03 \x01(\tR\x05event\"\x8d\x01\n" +
 	"\x0fExplainResponse\x123\n" +
 	"\tdecisions\x18\x01 \x03(\v2\x15.holdfast.v1.DecisionR\tdecisions\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x81\x02\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x121\n" +
+	"\bfailover\x18\x03 \x01(\v2\x15.holdfast.v1.FailoverR\bfailover\"\x91\x02\n" +
+	"\bFailover\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x10\n" +
+	"\x03lnn\x18\x03 \x01(\x05R\x03lnn\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\x128\n" +
+	"\bfindings\x18\x05 \x03(\v2\x1c.holdfast.v1.FailoverFindingR\bfindings\x12:\n" +
+	"\taddresses\x18\x06 \x03(\v2\x1c.holdfast.v1.FailoverAddressR\taddresses\x127\n" +
+	"\n" +
+	"unanswered\x18\a \x03(\v2\x17.holdfast.v1.UnansweredR\n" +
+	"unanswered\"\xb4\x03\n" +
+	"\x0fFailoverFinding\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03how\x18\x02 \x01(\tR\x03how\x12\x17\n" +
+	"\atold_by\x18\x03 \x01(\tR\x06toldBy\x120\n" +
+	"\x05heard\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05heard\x126\n" +
+	"\bdeclared\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeclared\x120\n" +
+	"\x05asked\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05asked\x128\n" +
+	"\tconfirmed\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tconfirmed\x12!\n" +
+	"\fconfirmed_by\x18\b \x03(\tR\vconfirmedBy\x120\n" +
+	"\x05found\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05found\x12&\n" +
+	"\fdetection_ms\x18\n" +
+	" \x01(\x01H\x00R\vdetectionMs\x88\x01\x01B\x0f\n" +
+	"\r_detection_ms\"\x91\x03\n" +
+	"\x0fFailoverAddress\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
+	"\x06within\x18\x03 \x01(\tR\x06within\x120\n" +
+	"\x05found\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05found\x12=\n" +
+	"\fon_interface\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vonInterface\x128\n" +
+	"\tannounced\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tannounced\x126\n" +
+	"\brecorded\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\brecorded\x12\x1c\n" +
+	"\atake_ms\x18\b \x01(\x01H\x00R\x06takeMs\x88\x01\x01\x12\x1e\n" +
+	"\btotal_ms\x18\t \x01(\x01H\x01R\atotalMs\x88\x01\x01B\n" +
+	"\n" +
+	"\b_take_msB\v\n" +
+	"\t_total_ms\"\x81\x02\n" +
 	"\bDecision\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x16\n" +
 	"\x06chosen\x18\x02 \x01(\tR\x06chosen\x12\x16\n" +
@@ -5558,9 +6906,10 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04load\x18\x04 \x01(\v2\x11.holdfast.v1.LoadR\x04load\x12,\n" +
 	"\x12answers_per_second\x18\x05 \x01(\x01R\x10answersPerSecond\x12%\n" +
 	"\x0epool_addresses\x18\x06 \x03(\tR\rpoolAddresses\x12+\n" +
-	"\x11service_addresses\x18\a \x03(\tR\x10serviceAddresses2\xbc\f\n" +
+	"\x11service_addresses\x18\a \x03(\tR\x10serviceAddresses2\xff\f\n" +
 	"\x04Node\x12A\n" +
-	"\x06Status\x12\x1a.holdfast.v1.StatusRequest\x1a\x1b.holdfast.v1.StatusResponse\x12J\n" +
+	"\x06Status\x12\x1a.holdfast.v1.StatusRequest\x1a\x1b.holdfast.v1.StatusResponse\x12A\n" +
+	"\x06Leases\x12\x1a.holdfast.v1.LeasesRequest\x1a\x1b.holdfast.v1.LeasesResponse\x12J\n" +
 	"\tGetConfig\x12\x1d.holdfast.v1.GetConfigRequest\x1a\x1e.holdfast.v1.GetConfigResponse\x12I\n" +
 	"\vApplyConfig\x12\x1f.holdfast.v1.ApplyConfigRequest\x1a\x19.holdfast.v1.ChangeResult\x12?\n" +
 	"\x06Modify\x12\x1a.holdfast.v1.ModifyRequest\x1a\x19.holdfast.v1.ChangeResult\x12Y\n" +
@@ -5598,7 +6947,7 @@ func file_holdfast_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_holdfast_v1_node_proto_goTypes = []any{
 	(NodeStatus_State)(0),                    // 0: holdfast.v1.NodeStatus.State
 	(Problem_Severity)(0),                    // 1: holdfast.v1.Problem.Severity
@@ -5610,190 +6959,228 @@ var file_holdfast_v1_node_proto_goTypes = []any{
 	(InterfaceAddress_State)(0),              // 7: holdfast.v1.InterfaceAddress.State
 	(*StatusRequest)(nil),                    // 8: holdfast.v1.StatusRequest
 	(*StatusResponse)(nil),                   // 9: holdfast.v1.StatusResponse
-	(*Incarnation)(nil),                      // 10: holdfast.v1.Incarnation
-	(*NodeStatus)(nil),                       // 11: holdfast.v1.NodeStatus
-	(*Load)(nil),                             // 12: holdfast.v1.Load
-	(*PoolSummary)(nil),                      // 13: holdfast.v1.PoolSummary
-	(*ServiceAddress)(nil),                   // 14: holdfast.v1.ServiceAddress
-	(*Problem)(nil),                          // 15: holdfast.v1.Problem
-	(*StoreStatus)(nil),                      // 16: holdfast.v1.StoreStatus
-	(*StoreMember)(nil),                      // 17: holdfast.v1.StoreMember
-	(*FailureDetection)(nil),                 // 18: holdfast.v1.FailureDetection
-	(*GetConfigRequest)(nil),                 // 19: holdfast.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),                // 20: holdfast.v1.GetConfigResponse
-	(*ChangeOptions)(nil),                    // 21: holdfast.v1.ChangeOptions
-	(*ApplyConfigRequest)(nil),               // 22: holdfast.v1.ApplyConfigRequest
-	(*ModifyRequest)(nil),                    // 23: holdfast.v1.ModifyRequest
-	(*Edit)(nil),                             // 24: holdfast.v1.Edit
-	(*ChangeResult)(nil),                     // 25: holdfast.v1.ChangeResult
-	(*Change)(nil),                           // 26: holdfast.v1.Change
-	(*Move)(nil),                             // 27: holdfast.v1.Move
-	(*Fault)(nil),                            // 28: holdfast.v1.Fault
-	(*PendingNode)(nil),                      // 29: holdfast.v1.PendingNode
-	(*RebalancePoolRequest)(nil),             // 30: holdfast.v1.RebalancePoolRequest
-	(*RebalanceServiceAddressesRequest)(nil), // 31: holdfast.v1.RebalanceServiceAddressesRequest
-	(*SuspendNodesRequest)(nil),              // 32: holdfast.v1.SuspendNodesRequest
-	(*ResumeNodesRequest)(nil),               // 33: holdfast.v1.ResumeNodesRequest
-	(*DrainNodeRequest)(nil),                 // 34: holdfast.v1.DrainNodeRequest
-	(*UndrainNodeRequest)(nil),               // 35: holdfast.v1.UndrainNodeRequest
-	(*PinAddressRequest)(nil),                // 36: holdfast.v1.PinAddressRequest
-	(*UnpinAddressRequest)(nil),              // 37: holdfast.v1.UnpinAddressRequest
-	(*ListInterfacesRequest)(nil),            // 38: holdfast.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),           // 39: holdfast.v1.ListInterfacesResponse
-	(*InterfaceAddress)(nil),                 // 40: holdfast.v1.InterfaceAddress
-	(*PoolStatusRequest)(nil),                // 41: holdfast.v1.PoolStatusRequest
-	(*PoolStatusResponse)(nil),               // 42: holdfast.v1.PoolStatusResponse
-	(*PoolState)(nil),                        // 43: holdfast.v1.PoolState
-	(*PoolNode)(nil),                         // 44: holdfast.v1.PoolNode
-	(*PoolAddress)(nil),                      // 45: holdfast.v1.PoolAddress
-	(*CheckState)(nil),                       // 46: holdfast.v1.CheckState
-	(*PoolSizeRequest)(nil),                  // 47: holdfast.v1.PoolSizeRequest
-	(*PoolSizeResponse)(nil),                 // 48: holdfast.v1.PoolSizeResponse
-	(*SizeCase)(nil),                         // 49: holdfast.v1.SizeCase
-	(*PlanDownRequest)(nil),                  // 50: holdfast.v1.PlanDownRequest
-	(*PlanDownResponse)(nil),                 // 51: holdfast.v1.PlanDownResponse
-	(*PlanPool)(nil),                         // 52: holdfast.v1.PlanPool
-	(*PlanNode)(nil),                         // 53: holdfast.v1.PlanNode
-	(*DelegationRequest)(nil),                // 54: holdfast.v1.DelegationRequest
-	(*DelegationResponse)(nil),               // 55: holdfast.v1.DelegationResponse
-	(*DelegatedZone)(nil),                    // 56: holdfast.v1.DelegatedZone
-	(*CheckDelegationRequest)(nil),           // 57: holdfast.v1.CheckDelegationRequest
-	(*CheckDelegationResponse)(nil),          // 58: holdfast.v1.CheckDelegationResponse
-	(*DelegationCheck)(nil),                  // 59: holdfast.v1.DelegationCheck
-	(*ExplainRequest)(nil),                   // 60: holdfast.v1.ExplainRequest
-	(*ExplainResponse)(nil),                  // 61: holdfast.v1.ExplainResponse
-	(*Decision)(nil),                         // 62: holdfast.v1.Decision
-	(*Considered)(nil),                       // 63: holdfast.v1.Considered
-	(*Excluded)(nil),                         // 64: holdfast.v1.Excluded
-	(*EventsRequest)(nil),                    // 65: holdfast.v1.EventsRequest
-	(*Event)(nil),                            // 66: holdfast.v1.Event
-	(*TopRequest)(nil),                       // 67: holdfast.v1.TopRequest
-	(*TopSample)(nil),                        // 68: holdfast.v1.TopSample
-	(*TopNode)(nil),                          // 69: holdfast.v1.TopNode
-	nil,                                      // 70: holdfast.v1.Event.FieldsEntry
-	(*timestamppb.Timestamp)(nil),            // 71: google.protobuf.Timestamp
+	(*LeasesRequest)(nil),                    // 10: holdfast.v1.LeasesRequest
+	(*LeasesResponse)(nil),                   // 11: holdfast.v1.LeasesResponse
+	(*Unanswered)(nil),                       // 12: holdfast.v1.Unanswered
+	(*Sight)(nil),                            // 13: holdfast.v1.Sight
+	(*NodeLeases)(nil),                       // 14: holdfast.v1.NodeLeases
+	(*ObserverSet)(nil),                      // 15: holdfast.v1.ObserverSet
+	(*ObserverLease)(nil),                    // 16: holdfast.v1.ObserverLease
+	(*NetworkHeard)(nil),                     // 17: holdfast.v1.NetworkHeard
+	(*ObservedNode)(nil),                     // 18: holdfast.v1.ObservedNode
+	(*ObserverWord)(nil),                     // 19: holdfast.v1.ObserverWord
+	(*Incarnation)(nil),                      // 20: holdfast.v1.Incarnation
+	(*NodeStatus)(nil),                       // 21: holdfast.v1.NodeStatus
+	(*Load)(nil),                             // 22: holdfast.v1.Load
+	(*PoolSummary)(nil),                      // 23: holdfast.v1.PoolSummary
+	(*ServiceAddress)(nil),                   // 24: holdfast.v1.ServiceAddress
+	(*Problem)(nil),                          // 25: holdfast.v1.Problem
+	(*StoreStatus)(nil),                      // 26: holdfast.v1.StoreStatus
+	(*StoreMember)(nil),                      // 27: holdfast.v1.StoreMember
+	(*FailureDetection)(nil),                 // 28: holdfast.v1.FailureDetection
+	(*GetConfigRequest)(nil),                 // 29: holdfast.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),                // 30: holdfast.v1.GetConfigResponse
+	(*ChangeOptions)(nil),                    // 31: holdfast.v1.ChangeOptions
+	(*ApplyConfigRequest)(nil),               // 32: holdfast.v1.ApplyConfigRequest
+	(*ModifyRequest)(nil),                    // 33: holdfast.v1.ModifyRequest
+	(*Edit)(nil),                             // 34: holdfast.v1.Edit
+	(*ChangeResult)(nil),                     // 35: holdfast.v1.ChangeResult
+	(*Change)(nil),                           // 36: holdfast.v1.Change
+	(*Move)(nil),                             // 37: holdfast.v1.Move
+	(*Fault)(nil),                            // 38: holdfast.v1.Fault
+	(*PendingNode)(nil),                      // 39: holdfast.v1.PendingNode
+	(*RebalancePoolRequest)(nil),             // 40: holdfast.v1.RebalancePoolRequest
+	(*RebalanceServiceAddressesRequest)(nil), // 41: holdfast.v1.RebalanceServiceAddressesRequest
+	(*SuspendNodesRequest)(nil),              // 42: holdfast.v1.SuspendNodesRequest
+	(*ResumeNodesRequest)(nil),               // 43: holdfast.v1.ResumeNodesRequest
+	(*DrainNodeRequest)(nil),                 // 44: holdfast.v1.DrainNodeRequest
+	(*UndrainNodeRequest)(nil),               // 45: holdfast.v1.UndrainNodeRequest
+	(*PinAddressRequest)(nil),                // 46: holdfast.v1.PinAddressRequest
+	(*UnpinAddressRequest)(nil),              // 47: holdfast.v1.UnpinAddressRequest
+	(*ListInterfacesRequest)(nil),            // 48: holdfast.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),           // 49: holdfast.v1.ListInterfacesResponse
+	(*InterfaceAddress)(nil),                 // 50: holdfast.v1.InterfaceAddress
+	(*PoolStatusRequest)(nil),                // 51: holdfast.v1.PoolStatusRequest
+	(*PoolStatusResponse)(nil),               // 52: holdfast.v1.PoolStatusResponse
+	(*PoolState)(nil),                        // 53: holdfast.v1.PoolState
+	(*PoolNode)(nil),                         // 54: holdfast.v1.PoolNode
+	(*PoolAddress)(nil),                      // 55: holdfast.v1.PoolAddress
+	(*CheckState)(nil),                       // 56: holdfast.v1.CheckState
+	(*PoolSizeRequest)(nil),                  // 57: holdfast.v1.PoolSizeRequest
+	(*PoolSizeResponse)(nil),                 // 58: holdfast.v1.PoolSizeResponse
+	(*SizeCase)(nil),                         // 59: holdfast.v1.SizeCase
+	(*PlanDownRequest)(nil),                  // 60: holdfast.v1.PlanDownRequest
+	(*PlanDownResponse)(nil),                 // 61: holdfast.v1.PlanDownResponse
+	(*PlanPool)(nil),                         // 62: holdfast.v1.PlanPool
+	(*PlanNode)(nil),                         // 63: holdfast.v1.PlanNode
+	(*DelegationRequest)(nil),                // 64: holdfast.v1.DelegationRequest
+	(*DelegationResponse)(nil),               // 65: holdfast.v1.DelegationResponse
+	(*DelegatedZone)(nil),                    // 66: holdfast.v1.DelegatedZone
+	(*CheckDelegationRequest)(nil),           // 67: holdfast.v1.CheckDelegationRequest
+	(*CheckDelegationResponse)(nil),          // 68: holdfast.v1.CheckDelegationResponse
+	(*DelegationCheck)(nil),                  // 69: holdfast.v1.DelegationCheck
+	(*ExplainRequest)(nil),                   // 70: holdfast.v1.ExplainRequest
+	(*ExplainResponse)(nil),                  // 71: holdfast.v1.ExplainResponse
+	(*Failover)(nil),                         // 72: holdfast.v1.Failover
+	(*FailoverFinding)(nil),                  // 73: holdfast.v1.FailoverFinding
+	(*FailoverAddress)(nil),                  // 74: holdfast.v1.FailoverAddress
+	(*Decision)(nil),                         // 75: holdfast.v1.Decision
+	(*Considered)(nil),                       // 76: holdfast.v1.Considered
+	(*Excluded)(nil),                         // 77: holdfast.v1.Excluded
+	(*EventsRequest)(nil),                    // 78: holdfast.v1.EventsRequest
+	(*Event)(nil),                            // 79: holdfast.v1.Event
+	(*TopRequest)(nil),                       // 80: holdfast.v1.TopRequest
+	(*TopSample)(nil),                        // 81: holdfast.v1.TopSample
+	(*TopNode)(nil),                          // 82: holdfast.v1.TopNode
+	nil,                                      // 83: holdfast.v1.Event.FieldsEntry
+	(*timestamppb.Timestamp)(nil),            // 84: google.protobuf.Timestamp
 }
 var file_holdfast_v1_node_proto_depIdxs = []int32{
-	11, // 0: holdfast.v1.StatusResponse.nodes:type_name -> holdfast.v1.NodeStatus
-	13, // 1: holdfast.v1.StatusResponse.pools:type_name -> holdfast.v1.PoolSummary
-	14, // 2: holdfast.v1.StatusResponse.service_addresses:type_name -> holdfast.v1.ServiceAddress
-	15, // 3: holdfast.v1.StatusResponse.problems:type_name -> holdfast.v1.Problem
-	16, // 4: holdfast.v1.StatusResponse.store:type_name -> holdfast.v1.StoreStatus
-	18, // 5: holdfast.v1.StatusResponse.failure_detection:type_name -> holdfast.v1.FailureDetection
-	71, // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
-	71, // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	0,  // 8: holdfast.v1.NodeStatus.state:type_name -> holdfast.v1.NodeStatus.State
-	71, // 9: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
-	10, // 10: holdfast.v1.NodeStatus.incarnation:type_name -> holdfast.v1.Incarnation
-	71, // 11: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
-	12, // 12: holdfast.v1.NodeStatus.load:type_name -> holdfast.v1.Load
-	71, // 13: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
-	1,  // 14: holdfast.v1.Problem.severity:type_name -> holdfast.v1.Problem.Severity
-	71, // 15: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	2,  // 16: holdfast.v1.StoreStatus.mode:type_name -> holdfast.v1.StoreStatus.Mode
-	17, // 17: holdfast.v1.StoreStatus.members:type_name -> holdfast.v1.StoreMember
-	21, // 18: holdfast.v1.ApplyConfigRequest.options:type_name -> holdfast.v1.ChangeOptions
-	3,  // 19: holdfast.v1.ModifyRequest.object_kind:type_name -> holdfast.v1.ModifyRequest.ObjectKind
-	4,  // 20: holdfast.v1.ModifyRequest.verb:type_name -> holdfast.v1.ModifyRequest.Verb
-	24, // 21: holdfast.v1.ModifyRequest.edits:type_name -> holdfast.v1.Edit
-	21, // 22: holdfast.v1.ModifyRequest.options:type_name -> holdfast.v1.ChangeOptions
-	5,  // 23: holdfast.v1.Edit.op:type_name -> holdfast.v1.Edit.Op
-	26, // 24: holdfast.v1.ChangeResult.changes:type_name -> holdfast.v1.Change
-	27, // 25: holdfast.v1.ChangeResult.moves:type_name -> holdfast.v1.Move
-	28, // 26: holdfast.v1.ChangeResult.faults:type_name -> holdfast.v1.Fault
-	28, // 27: holdfast.v1.ChangeResult.warnings:type_name -> holdfast.v1.Fault
-	29, // 28: holdfast.v1.ChangeResult.pending_nodes:type_name -> holdfast.v1.PendingNode
-	21, // 29: holdfast.v1.RebalancePoolRequest.options:type_name -> holdfast.v1.ChangeOptions
-	21, // 30: holdfast.v1.RebalanceServiceAddressesRequest.options:type_name -> holdfast.v1.ChangeOptions
-	21, // 31: holdfast.v1.SuspendNodesRequest.options:type_name -> holdfast.v1.ChangeOptions
-	21, // 32: holdfast.v1.ResumeNodesRequest.options:type_name -> holdfast.v1.ChangeOptions
-	21, // 33: holdfast.v1.DrainNodeRequest.options:type_name -> holdfast.v1.ChangeOptions
-	21, // 34: holdfast.v1.UndrainNodeRequest.options:type_name -> holdfast.v1.ChangeOptions
-	21, // 35: holdfast.v1.PinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
-	21, // 36: holdfast.v1.UnpinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
-	40, // 37: holdfast.v1.ListInterfacesResponse.addresses:type_name -> holdfast.v1.InterfaceAddress
-	6,  // 38: holdfast.v1.InterfaceAddress.kind:type_name -> holdfast.v1.InterfaceAddress.Kind
-	71, // 39: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
-	7,  // 40: holdfast.v1.InterfaceAddress.state:type_name -> holdfast.v1.InterfaceAddress.State
-	43, // 41: holdfast.v1.PoolStatusResponse.pools:type_name -> holdfast.v1.PoolState
-	44, // 42: holdfast.v1.PoolState.nodes:type_name -> holdfast.v1.PoolNode
-	45, // 43: holdfast.v1.PoolState.unassigned:type_name -> holdfast.v1.PoolAddress
-	71, // 44: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
-	12, // 45: holdfast.v1.PoolNode.load:type_name -> holdfast.v1.Load
-	45, // 46: holdfast.v1.PoolNode.addresses:type_name -> holdfast.v1.PoolAddress
-	46, // 47: holdfast.v1.PoolNode.checks:type_name -> holdfast.v1.CheckState
-	71, // 48: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
-	71, // 49: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
-	71, // 50: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
-	71, // 51: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
-	49, // 52: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
-	49, // 53: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
-	49, // 54: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
-	27, // 55: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
-	45, // 56: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
-	52, // 57: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
-	62, // 58: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
-	53, // 59: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
-	56, // 60: holdfast.v1.DelegationResponse.zones:type_name -> holdfast.v1.DelegatedZone
-	59, // 61: holdfast.v1.CheckDelegationResponse.checks:type_name -> holdfast.v1.DelegationCheck
-	62, // 62: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
-	63, // 63: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
-	64, // 64: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
-	71, // 65: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	71, // 66: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
-	71, // 67: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
-	70, // 68: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
-	71, // 69: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
-	69, // 70: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
-	0,  // 71: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
-	12, // 72: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
-	8,  // 73: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
-	19, // 74: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
-	22, // 75: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
-	23, // 76: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
-	38, // 77: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
-	41, // 78: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
-	30, // 79: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
-	31, // 80: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
-	32, // 81: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
-	33, // 82: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
-	34, // 83: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
-	35, // 84: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
-	36, // 85: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
-	37, // 86: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
-	47, // 87: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
-	50, // 88: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
-	54, // 89: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
-	57, // 90: holdfast.v1.Node.CheckDelegation:input_type -> holdfast.v1.CheckDelegationRequest
-	60, // 91: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
-	65, // 92: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
-	67, // 93: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
-	9,  // 94: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
-	20, // 95: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
-	25, // 96: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
-	25, // 97: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
-	39, // 98: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
-	42, // 99: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
-	25, // 100: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
-	25, // 101: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
-	25, // 102: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 103: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
-	25, // 104: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 105: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
-	25, // 106: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
-	25, // 107: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
-	48, // 108: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
-	51, // 109: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
-	55, // 110: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
-	58, // 111: holdfast.v1.Node.CheckDelegation:output_type -> holdfast.v1.CheckDelegationResponse
-	61, // 112: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
-	66, // 113: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
-	68, // 114: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
-	94, // [94:115] is the sub-list for method output_type
-	73, // [73:94] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	21,  // 0: holdfast.v1.StatusResponse.nodes:type_name -> holdfast.v1.NodeStatus
+	23,  // 1: holdfast.v1.StatusResponse.pools:type_name -> holdfast.v1.PoolSummary
+	24,  // 2: holdfast.v1.StatusResponse.service_addresses:type_name -> holdfast.v1.ServiceAddress
+	25,  // 3: holdfast.v1.StatusResponse.problems:type_name -> holdfast.v1.Problem
+	26,  // 4: holdfast.v1.StatusResponse.store:type_name -> holdfast.v1.StoreStatus
+	28,  // 5: holdfast.v1.StatusResponse.failure_detection:type_name -> holdfast.v1.FailureDetection
+	84,  // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
+	84,  // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	84,  // 8: holdfast.v1.LeasesResponse.at:type_name -> google.protobuf.Timestamp
+	14,  // 9: holdfast.v1.LeasesResponse.nodes:type_name -> holdfast.v1.NodeLeases
+	12,  // 10: holdfast.v1.LeasesResponse.unanswered:type_name -> holdfast.v1.Unanswered
+	13,  // 11: holdfast.v1.LeasesResponse.sights:type_name -> holdfast.v1.Sight
+	15,  // 12: holdfast.v1.NodeLeases.observers:type_name -> holdfast.v1.ObserverSet
+	16,  // 13: holdfast.v1.NodeLeases.leases:type_name -> holdfast.v1.ObserverLease
+	18,  // 14: holdfast.v1.NodeLeases.watched:type_name -> holdfast.v1.ObservedNode
+	17,  // 15: holdfast.v1.ObserverLease.acknowledged:type_name -> holdfast.v1.NetworkHeard
+	17,  // 16: holdfast.v1.ObservedNode.heard:type_name -> holdfast.v1.NetworkHeard
+	19,  // 17: holdfast.v1.ObservedNode.words:type_name -> holdfast.v1.ObserverWord
+	0,   // 18: holdfast.v1.NodeStatus.state:type_name -> holdfast.v1.NodeStatus.State
+	84,  // 19: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
+	20,  // 20: holdfast.v1.NodeStatus.incarnation:type_name -> holdfast.v1.Incarnation
+	84,  // 21: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
+	22,  // 22: holdfast.v1.NodeStatus.load:type_name -> holdfast.v1.Load
+	84,  // 23: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
+	1,   // 24: holdfast.v1.Problem.severity:type_name -> holdfast.v1.Problem.Severity
+	84,  // 25: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	2,   // 26: holdfast.v1.StoreStatus.mode:type_name -> holdfast.v1.StoreStatus.Mode
+	27,  // 27: holdfast.v1.StoreStatus.members:type_name -> holdfast.v1.StoreMember
+	31,  // 28: holdfast.v1.ApplyConfigRequest.options:type_name -> holdfast.v1.ChangeOptions
+	3,   // 29: holdfast.v1.ModifyRequest.object_kind:type_name -> holdfast.v1.ModifyRequest.ObjectKind
+	4,   // 30: holdfast.v1.ModifyRequest.verb:type_name -> holdfast.v1.ModifyRequest.Verb
+	34,  // 31: holdfast.v1.ModifyRequest.edits:type_name -> holdfast.v1.Edit
+	31,  // 32: holdfast.v1.ModifyRequest.options:type_name -> holdfast.v1.ChangeOptions
+	5,   // 33: holdfast.v1.Edit.op:type_name -> holdfast.v1.Edit.Op
+	36,  // 34: holdfast.v1.ChangeResult.changes:type_name -> holdfast.v1.Change
+	37,  // 35: holdfast.v1.ChangeResult.moves:type_name -> holdfast.v1.Move
+	38,  // 36: holdfast.v1.ChangeResult.faults:type_name -> holdfast.v1.Fault
+	38,  // 37: holdfast.v1.ChangeResult.warnings:type_name -> holdfast.v1.Fault
+	39,  // 38: holdfast.v1.ChangeResult.pending_nodes:type_name -> holdfast.v1.PendingNode
+	31,  // 39: holdfast.v1.RebalancePoolRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 40: holdfast.v1.RebalanceServiceAddressesRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 41: holdfast.v1.SuspendNodesRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 42: holdfast.v1.ResumeNodesRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 43: holdfast.v1.DrainNodeRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 44: holdfast.v1.UndrainNodeRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 45: holdfast.v1.PinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 46: holdfast.v1.UnpinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
+	50,  // 47: holdfast.v1.ListInterfacesResponse.addresses:type_name -> holdfast.v1.InterfaceAddress
+	6,   // 48: holdfast.v1.InterfaceAddress.kind:type_name -> holdfast.v1.InterfaceAddress.Kind
+	84,  // 49: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
+	7,   // 50: holdfast.v1.InterfaceAddress.state:type_name -> holdfast.v1.InterfaceAddress.State
+	53,  // 51: holdfast.v1.PoolStatusResponse.pools:type_name -> holdfast.v1.PoolState
+	54,  // 52: holdfast.v1.PoolState.nodes:type_name -> holdfast.v1.PoolNode
+	55,  // 53: holdfast.v1.PoolState.unassigned:type_name -> holdfast.v1.PoolAddress
+	84,  // 54: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
+	22,  // 55: holdfast.v1.PoolNode.load:type_name -> holdfast.v1.Load
+	55,  // 56: holdfast.v1.PoolNode.addresses:type_name -> holdfast.v1.PoolAddress
+	56,  // 57: holdfast.v1.PoolNode.checks:type_name -> holdfast.v1.CheckState
+	84,  // 58: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
+	84,  // 59: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
+	84,  // 60: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
+	84,  // 61: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
+	59,  // 62: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
+	59,  // 63: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
+	59,  // 64: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
+	37,  // 65: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
+	55,  // 66: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
+	62,  // 67: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
+	75,  // 68: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
+	63,  // 69: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
+	66,  // 70: holdfast.v1.DelegationResponse.zones:type_name -> holdfast.v1.DelegatedZone
+	69,  // 71: holdfast.v1.CheckDelegationResponse.checks:type_name -> holdfast.v1.DelegationCheck
+	75,  // 72: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
+	72,  // 73: holdfast.v1.ExplainResponse.failover:type_name -> holdfast.v1.Failover
+	73,  // 74: holdfast.v1.Failover.findings:type_name -> holdfast.v1.FailoverFinding
+	74,  // 75: holdfast.v1.Failover.addresses:type_name -> holdfast.v1.FailoverAddress
+	12,  // 76: holdfast.v1.Failover.unanswered:type_name -> holdfast.v1.Unanswered
+	84,  // 77: holdfast.v1.FailoverFinding.heard:type_name -> google.protobuf.Timestamp
+	84,  // 78: holdfast.v1.FailoverFinding.declared:type_name -> google.protobuf.Timestamp
+	84,  // 79: holdfast.v1.FailoverFinding.asked:type_name -> google.protobuf.Timestamp
+	84,  // 80: holdfast.v1.FailoverFinding.confirmed:type_name -> google.protobuf.Timestamp
+	84,  // 81: holdfast.v1.FailoverFinding.found:type_name -> google.protobuf.Timestamp
+	84,  // 82: holdfast.v1.FailoverAddress.found:type_name -> google.protobuf.Timestamp
+	84,  // 83: holdfast.v1.FailoverAddress.on_interface:type_name -> google.protobuf.Timestamp
+	84,  // 84: holdfast.v1.FailoverAddress.announced:type_name -> google.protobuf.Timestamp
+	84,  // 85: holdfast.v1.FailoverAddress.recorded:type_name -> google.protobuf.Timestamp
+	76,  // 86: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
+	77,  // 87: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
+	84,  // 88: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	84,  // 89: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
+	84,  // 90: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
+	83,  // 91: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
+	84,  // 92: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
+	82,  // 93: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
+	0,   // 94: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
+	22,  // 95: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
+	8,   // 96: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
+	10,  // 97: holdfast.v1.Node.Leases:input_type -> holdfast.v1.LeasesRequest
+	29,  // 98: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
+	32,  // 99: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
+	33,  // 100: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
+	48,  // 101: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
+	51,  // 102: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
+	40,  // 103: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
+	41,  // 104: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
+	42,  // 105: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
+	43,  // 106: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
+	44,  // 107: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
+	45,  // 108: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
+	46,  // 109: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
+	47,  // 110: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
+	57,  // 111: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
+	60,  // 112: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
+	64,  // 113: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
+	67,  // 114: holdfast.v1.Node.CheckDelegation:input_type -> holdfast.v1.CheckDelegationRequest
+	70,  // 115: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
+	78,  // 116: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
+	80,  // 117: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
+	9,   // 118: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
+	11,  // 119: holdfast.v1.Node.Leases:output_type -> holdfast.v1.LeasesResponse
+	30,  // 120: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
+	35,  // 121: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
+	35,  // 122: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
+	49,  // 123: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
+	52,  // 124: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
+	35,  // 125: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
+	35,  // 126: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
+	35,  // 127: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
+	35,  // 128: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
+	35,  // 129: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
+	35,  // 130: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
+	35,  // 131: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
+	35,  // 132: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
+	58,  // 133: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
+	61,  // 134: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
+	65,  // 135: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
+	68,  // 136: holdfast.v1.Node.CheckDelegation:output_type -> holdfast.v1.CheckDelegationResponse
+	71,  // 137: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
+	79,  // 138: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
+	81,  // 139: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
+	118, // [118:140] is the sub-list for method output_type
+	96,  // [96:118] is the sub-list for method input_type
+	96,  // [96:96] is the sub-list for extension type_name
+	96,  // [96:96] is the sub-list for extension extendee
+	0,   // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_node_proto_init() }
@@ -5801,13 +7188,18 @@ func file_holdfast_v1_node_proto_init() {
 	if File_holdfast_v1_node_proto != nil {
 		return
 	}
+	file_holdfast_v1_node_proto_msgTypes[5].OneofWrappers = []any{}
+	file_holdfast_v1_node_proto_msgTypes[6].OneofWrappers = []any{}
+	file_holdfast_v1_node_proto_msgTypes[10].OneofWrappers = []any{}
+	file_holdfast_v1_node_proto_msgTypes[65].OneofWrappers = []any{}
+	file_holdfast_v1_node_proto_msgTypes[66].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_node_proto_rawDesc), len(file_holdfast_v1_node_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   63,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1321,6 +1321,175 @@ func (x *PoolCheck) GetState() *CheckState {
 	return nil
 }
 
+type PeerLeasesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerLeasesRequest) Reset() {
+	*x = PeerLeasesRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerLeasesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerLeasesRequest) ProtoMessage() {}
+
+func (x *PeerLeasesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerLeasesRequest.ProtoReflect.Descriptor instead.
+func (*PeerLeasesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
+}
+
+type PeerLeasesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leases        *NodeLeases            `protobuf:"bytes,1,opt,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerLeasesResponse) Reset() {
+	*x = PeerLeasesResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerLeasesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerLeasesResponse) ProtoMessage() {}
+
+func (x *PeerLeasesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerLeasesResponse.ProtoReflect.Descriptor instead.
+func (*PeerLeasesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PeerLeasesResponse) GetLeases() *NodeLeases {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+type FailoverRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the field "failover" of events has it.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailoverRequest) Reset() {
+	*x = FailoverRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailoverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailoverRequest) ProtoMessage() {}
+
+func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
+func (*FailoverRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *FailoverRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type FailoverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailoverResponse) Reset() {
+	*x = FailoverResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailoverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailoverResponse) ProtoMessage() {}
+
+func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
+func (*FailoverResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *FailoverResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 type ConnectionsRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation *Incarnation           `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -1336,7 +1505,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1517,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1530,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConnectionsRequest) GetIncarnation() *Incarnation {
@@ -1404,7 +1573,7 @@ type ClientConnections struct {
 
 func (x *ClientConnections) Reset() {
 	*x = ClientConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1585,7 @@ func (x *ClientConnections) String() string {
 func (*ClientConnections) ProtoMessage() {}
 
 func (x *ClientConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1598,7 @@ func (x *ClientConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnections.ProtoReflect.Descriptor instead.
 func (*ClientConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClientConnections) GetAddress() string {
@@ -1465,7 +1634,7 @@ type ClientConnection struct {
 
 func (x *ClientConnection) Reset() {
 	*x = ClientConnection{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1646,7 @@ func (x *ClientConnection) String() string {
 func (*ClientConnection) ProtoMessage() {}
 
 func (x *ClientConnection) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1659,7 @@ func (x *ClientConnection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnection.ProtoReflect.Descriptor instead.
 func (*ClientConnection) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ClientConnection) GetLocalPort() uint32 {
@@ -1524,7 +1693,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1705,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1718,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ConnectionsResponse) GetLost() bool {
@@ -1567,7 +1736,7 @@ type RosterRequest struct {
 
 func (x *RosterRequest) Reset() {
 	*x = RosterRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1748,7 @@ func (x *RosterRequest) String() string {
 func (*RosterRequest) ProtoMessage() {}
 
 func (x *RosterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1761,7 @@ func (x *RosterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
 func (*RosterRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 type RosterResponse struct {
@@ -1609,7 +1778,7 @@ type RosterResponse struct {
 
 func (x *RosterResponse) Reset() {
 	*x = RosterResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1790,7 @@ func (x *RosterResponse) String() string {
 func (*RosterResponse) ProtoMessage() {}
 
 func (x *RosterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1803,7 @@ func (x *RosterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
 func (*RosterResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RosterResponse) GetBelongs() bool {
@@ -1674,7 +1843,7 @@ type RosterMember struct {
 
 func (x *RosterMember) Reset() {
 	*x = RosterMember{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1855,7 @@ func (x *RosterMember) String() string {
 func (*RosterMember) ProtoMessage() {}
 
 func (x *RosterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1868,7 @@ func (x *RosterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
 func (*RosterMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RosterMember) GetId() string {
@@ -1829,7 +1998,14 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06checks\x18\x01 \x03(\v2\x16.holdfast.v1.PoolCheckR\x06checks\"N\n" +
 	"\tPoolCheck\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12-\n" +
-	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state\"\xbe\x01\n" +
+	"\x05state\x18\x02 \x01(\v2\x17.holdfast.v1.CheckStateR\x05state\"\x13\n" +
+	"\x11PeerLeasesRequest\"E\n" +
+	"\x12PeerLeasesResponse\x12/\n" +
+	"\x06leases\x18\x01 \x01(\v2\x17.holdfast.v1.NodeLeasesR\x06leases\"!\n" +
+	"\x0fFailoverRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\">\n" +
+	"\x10FailoverResponse\x12*\n" +
+	"\x06events\x18\x01 \x03(\v2\x12.holdfast.v1.EventR\x06events\"\xbe\x01\n" +
 	"\x12ConnectionsRequest\x12:\n" +
 	"\vincarnation\x18\x01 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +
@@ -1857,7 +2033,7 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted2\xf6\x04\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\x8a\x06\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
@@ -1867,7 +2043,9 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12P\n" +
 	"\vConnections\x12\x1f.holdfast.v1.ConnectionsRequest\x1a .holdfast.v1.ConnectionsResponse\x12G\n" +
 	"\bReleased\x12\x1c.holdfast.v1.ReleasedRequest\x1a\x1d.holdfast.v1.ReleasedResponse\x12A\n" +
-	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
+	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponse\x12I\n" +
+	"\x06Leases\x12\x1e.holdfast.v1.PeerLeasesRequest\x1a\x1f.holdfast.v1.PeerLeasesResponse\x12G\n" +
+	"\bFailover\x12\x1c.holdfast.v1.FailoverRequest\x1a\x1d.holdfast.v1.FailoverResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_peer_proto_rawDescOnce sync.Once
@@ -1881,7 +2059,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
 	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
@@ -1905,58 +2083,70 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*ChecksRequest)(nil),       // 19: holdfast.v1.ChecksRequest
 	(*ChecksResponse)(nil),      // 20: holdfast.v1.ChecksResponse
 	(*PoolCheck)(nil),           // 21: holdfast.v1.PoolCheck
-	(*ConnectionsRequest)(nil),  // 22: holdfast.v1.ConnectionsRequest
-	(*ClientConnections)(nil),   // 23: holdfast.v1.ClientConnections
-	(*ClientConnection)(nil),    // 24: holdfast.v1.ClientConnection
-	(*ConnectionsResponse)(nil), // 25: holdfast.v1.ConnectionsResponse
-	(*RosterRequest)(nil),       // 26: holdfast.v1.RosterRequest
-	(*RosterResponse)(nil),      // 27: holdfast.v1.RosterResponse
-	(*RosterMember)(nil),        // 28: holdfast.v1.RosterMember
-	nil,                         // 29: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 30: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 31: holdfast.v1.CheckState
+	(*PeerLeasesRequest)(nil),   // 22: holdfast.v1.PeerLeasesRequest
+	(*PeerLeasesResponse)(nil),  // 23: holdfast.v1.PeerLeasesResponse
+	(*FailoverRequest)(nil),     // 24: holdfast.v1.FailoverRequest
+	(*FailoverResponse)(nil),    // 25: holdfast.v1.FailoverResponse
+	(*ConnectionsRequest)(nil),  // 26: holdfast.v1.ConnectionsRequest
+	(*ClientConnections)(nil),   // 27: holdfast.v1.ClientConnections
+	(*ClientConnection)(nil),    // 28: holdfast.v1.ClientConnection
+	(*ConnectionsResponse)(nil), // 29: holdfast.v1.ConnectionsResponse
+	(*RosterRequest)(nil),       // 30: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 31: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 32: holdfast.v1.RosterMember
+	nil,                         // 33: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 34: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 35: holdfast.v1.CheckState
+	(*NodeLeases)(nil),          // 36: holdfast.v1.NodeLeases
+	(*Event)(nil),               // 37: holdfast.v1.Event
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	30, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	34, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	10, // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
 	6,  // 5: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
 	9,  // 6: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	30, // 7: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	34, // 7: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	13, // 8: holdfast.v1.ReleasedRequest.addresses:type_name -> holdfast.v1.ReleasedAddress
-	29, // 9: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	33, // 9: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
 	21, // 10: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	31, // 11: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	30, // 12: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	23, // 13: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
-	24, // 14: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
-	24, // 15: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
-	28, // 16: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
-	0,  // 17: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 18: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	7,  // 19: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	15, // 20: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	26, // 21: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
-	17, // 22: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	22, // 23: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
-	12, // 24: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
-	19, // 25: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	4,  // 26: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	11, // 27: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	8,  // 28: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	16, // 29: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	27, // 30: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
-	18, // 31: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	25, // 32: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
-	14, // 33: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
-	20, // 34: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	26, // [26:35] is the sub-list for method output_type
-	17, // [17:26] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	35, // 11: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	36, // 12: holdfast.v1.PeerLeasesResponse.leases:type_name -> holdfast.v1.NodeLeases
+	37, // 13: holdfast.v1.FailoverResponse.events:type_name -> holdfast.v1.Event
+	34, // 14: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	27, // 15: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
+	28, // 16: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
+	28, // 17: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
+	32, // 18: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	0,  // 19: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	5,  // 20: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	7,  // 21: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	15, // 22: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	30, // 23: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	17, // 24: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	26, // 25: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
+	12, // 26: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
+	19, // 27: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	22, // 28: holdfast.v1.Peer.Leases:input_type -> holdfast.v1.PeerLeasesRequest
+	24, // 29: holdfast.v1.Peer.Failover:input_type -> holdfast.v1.FailoverRequest
+	4,  // 30: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	11, // 31: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	8,  // 32: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	16, // 33: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	31, // 34: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	18, // 35: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	29, // 36: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
+	14, // 37: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
+	20, // 38: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	23, // 39: holdfast.v1.Peer.Leases:output_type -> holdfast.v1.PeerLeasesResponse
+	25, // 40: holdfast.v1.Peer.Failover:output_type -> holdfast.v1.FailoverResponse
+	30, // [30:41] is the sub-list for method output_type
+	19, // [19:30] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -1971,7 +2161,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

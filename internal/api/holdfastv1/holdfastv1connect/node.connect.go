@@ -41,6 +41,8 @@ const (
 const (
 	// NodeStatusProcedure is the fully-qualified name of the Node's Status RPC.
 	NodeStatusProcedure = "/holdfast.v1.Node/Status"
+	// NodeLeasesProcedure is the fully-qualified name of the Node's Leases RPC.
+	NodeLeasesProcedure = "/holdfast.v1.Node/Leases"
 	// NodeGetConfigProcedure is the fully-qualified name of the Node's GetConfig RPC.
 	NodeGetConfigProcedure = "/holdfast.v1.Node/GetConfig"
 	// NodeApplyConfigProcedure is the fully-qualified name of the Node's ApplyConfig RPC.
@@ -88,6 +90,8 @@ const (
 type NodeClient interface {
 	// Status says whether the cluster serves and what is wrong.
 	Status(context.Context, *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error)
+	// Leases says who acknowledges whose right to hold, over which network and until when.
+	Leases(context.Context, *holdfastv1.LeasesRequest) (*holdfastv1.LeasesResponse, error)
 	// GetConfig returns the configuration in force.
 	GetConfig(context.Context, *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error)
 	// ApplyConfig replaces the configuration with a whole file. Faults are answered, not raised as an error.
@@ -145,6 +149,12 @@ func NewNodeClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			httpClient,
 			baseURL+NodeStatusProcedure,
 			connect.WithSchema(nodeMethods.ByName("Status")),
+			connect.WithClientOptions(opts...),
+		),
+		leases: connect.NewClient[holdfastv1.LeasesRequest, holdfastv1.LeasesResponse](
+			httpClient,
+			baseURL+NodeLeasesProcedure,
+			connect.WithSchema(nodeMethods.ByName("Leases")),
 			connect.WithClientOptions(opts...),
 		),
 		getConfig: connect.NewClient[holdfastv1.GetConfigRequest, holdfastv1.GetConfigResponse](
@@ -273,6 +283,7 @@ func NewNodeClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 // nodeClient implements NodeClient.
 type nodeClient struct {
 	status                    *connect.Client[holdfastv1.StatusRequest, holdfastv1.StatusResponse]
+	leases                    *connect.Client[holdfastv1.LeasesRequest, holdfastv1.LeasesResponse]
 	getConfig                 *connect.Client[holdfastv1.GetConfigRequest, holdfastv1.GetConfigResponse]
 	applyConfig               *connect.Client[holdfastv1.ApplyConfigRequest, holdfastv1.ChangeResult]
 	modify                    *connect.Client[holdfastv1.ModifyRequest, holdfastv1.ChangeResult]
@@ -298,6 +309,15 @@ type nodeClient struct {
 // Status calls holdfast.v1.Node.Status.
 func (c *nodeClient) Status(ctx context.Context, req *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error) {
 	response, err := c.status.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Leases calls holdfast.v1.Node.Leases.
+func (c *nodeClient) Leases(ctx context.Context, req *holdfastv1.LeasesRequest) (*holdfastv1.LeasesResponse, error) {
+	response, err := c.leases.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -480,6 +500,8 @@ func (c *nodeClient) Top(ctx context.Context, req *holdfastv1.TopRequest) (*conn
 type NodeHandler interface {
 	// Status says whether the cluster serves and what is wrong.
 	Status(context.Context, *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error)
+	// Leases says who acknowledges whose right to hold, over which network and until when.
+	Leases(context.Context, *holdfastv1.LeasesRequest) (*holdfastv1.LeasesResponse, error)
 	// GetConfig returns the configuration in force.
 	GetConfig(context.Context, *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error)
 	// ApplyConfig replaces the configuration with a whole file. Faults are answered, not raised as an error.
@@ -533,6 +555,12 @@ func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, htt
 		NodeStatusProcedure,
 		svc.Status,
 		connect.WithSchema(nodeMethods.ByName("Status")),
+		connect.WithHandlerOptions(opts...),
+	)
+	nodeLeasesHandler := connect.NewUnaryHandlerSimple(
+		NodeLeasesProcedure,
+		svc.Leases,
+		connect.WithSchema(nodeMethods.ByName("Leases")),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeGetConfigHandler := connect.NewUnaryHandlerSimple(
@@ -659,6 +687,8 @@ func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, htt
 		switch r.URL.Path {
 		case NodeStatusProcedure:
 			nodeStatusHandler.ServeHTTP(w, r)
+		case NodeLeasesProcedure:
+			nodeLeasesHandler.ServeHTTP(w, r)
 		case NodeGetConfigProcedure:
 			nodeGetConfigHandler.ServeHTTP(w, r)
 		case NodeApplyConfigProcedure:
@@ -710,6 +740,10 @@ type UnimplementedNodeHandler struct{}
 
 func (UnimplementedNodeHandler) Status(context.Context, *holdfastv1.StatusRequest) (*holdfastv1.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Status is not implemented"))
+}
+
+func (UnimplementedNodeHandler) Leases(context.Context, *holdfastv1.LeasesRequest) (*holdfastv1.LeasesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.Leases is not implemented"))
 }
 
 func (UnimplementedNodeHandler) GetConfig(context.Context, *holdfastv1.GetConfigRequest) (*holdfastv1.GetConfigResponse, error) {

@@ -55,6 +55,10 @@ const (
 	PeerReleasedProcedure = "/holdfast.v1.Peer/Released"
 	// PeerChecksProcedure is the fully-qualified name of the Peer's Checks RPC.
 	PeerChecksProcedure = "/holdfast.v1.Peer/Checks"
+	// PeerLeasesProcedure is the fully-qualified name of the Peer's Leases RPC.
+	PeerLeasesProcedure = "/holdfast.v1.Peer/Leases"
+	// PeerFailoverProcedure is the fully-qualified name of the Peer's Failover RPC.
+	PeerFailoverProcedure = "/holdfast.v1.Peer/Failover"
 )
 
 // PeerClient is a client for the holdfast.v1.Peer service.
@@ -79,6 +83,10 @@ type PeerClient interface {
 	Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
+	// Leases says what the called node knows of its own right to hold and, as their observer, of others.
+	Leases(context.Context, *holdfastv1.PeerLeasesRequest) (*holdfastv1.PeerLeasesResponse, error)
+	// Failover says which events of the called node belong to one failover.
+	Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error)
 }
 
 // NewPeerClient constructs a client for the holdfast.v1.Peer service. By default, it uses the
@@ -146,6 +154,18 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Checks")),
 			connect.WithClientOptions(opts...),
 		),
+		leases: connect.NewClient[holdfastv1.PeerLeasesRequest, holdfastv1.PeerLeasesResponse](
+			httpClient,
+			baseURL+PeerLeasesProcedure,
+			connect.WithSchema(peerMethods.ByName("Leases")),
+			connect.WithClientOptions(opts...),
+		),
+		failover: connect.NewClient[holdfastv1.FailoverRequest, holdfastv1.FailoverResponse](
+			httpClient,
+			baseURL+PeerFailoverProcedure,
+			connect.WithSchema(peerMethods.ByName("Failover")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -160,6 +180,8 @@ type peerClient struct {
 	connections *connect.Client[holdfastv1.ConnectionsRequest, holdfastv1.ConnectionsResponse]
 	released    *connect.Client[holdfastv1.ReleasedRequest, holdfastv1.ReleasedResponse]
 	checks      *connect.Client[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse]
+	leases      *connect.Client[holdfastv1.PeerLeasesRequest, holdfastv1.PeerLeasesResponse]
+	failover    *connect.Client[holdfastv1.FailoverRequest, holdfastv1.FailoverResponse]
 }
 
 // Sample calls holdfast.v1.Peer.Sample.
@@ -243,6 +265,24 @@ func (c *peerClient) Checks(ctx context.Context, req *holdfastv1.ChecksRequest) 
 	return nil, err
 }
 
+// Leases calls holdfast.v1.Peer.Leases.
+func (c *peerClient) Leases(ctx context.Context, req *holdfastv1.PeerLeasesRequest) (*holdfastv1.PeerLeasesResponse, error) {
+	response, err := c.leases.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Failover calls holdfast.v1.Peer.Failover.
+func (c *peerClient) Failover(ctx context.Context, req *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error) {
+	response, err := c.failover.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerHandler is an implementation of the holdfast.v1.Peer service.
 type PeerHandler interface {
 	// Sample hands over one measurement of the caller's load.
@@ -265,6 +305,10 @@ type PeerHandler interface {
 	Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
+	// Leases says what the called node knows of its own right to hold and, as their observer, of others.
+	Leases(context.Context, *holdfastv1.PeerLeasesRequest) (*holdfastv1.PeerLeasesResponse, error)
+	// Failover says which events of the called node belong to one failover.
+	Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error)
 }
 
 // NewPeerHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -328,6 +372,18 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Checks")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerLeasesHandler := connect.NewUnaryHandlerSimple(
+		PeerLeasesProcedure,
+		svc.Leases,
+		connect.WithSchema(peerMethods.ByName("Leases")),
+		connect.WithHandlerOptions(opts...),
+	)
+	peerFailoverHandler := connect.NewUnaryHandlerSimple(
+		PeerFailoverProcedure,
+		svc.Failover,
+		connect.WithSchema(peerMethods.ByName("Failover")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.v1.Peer/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerSampleProcedure:
@@ -348,6 +404,10 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerReleasedHandler.ServeHTTP(w, r)
 		case PeerChecksProcedure:
 			peerChecksHandler.ServeHTTP(w, r)
+		case PeerLeasesProcedure:
+			peerLeasesHandler.ServeHTTP(w, r)
+		case PeerFailoverProcedure:
+			peerFailoverHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -391,4 +451,12 @@ func (UnimplementedPeerHandler) Released(context.Context, *holdfastv1.ReleasedRe
 
 func (UnimplementedPeerHandler) Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Checks is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Leases(context.Context, *holdfastv1.PeerLeasesRequest) (*holdfastv1.PeerLeasesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Leases is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Failover is not implemented"))
 }
