@@ -90,7 +90,7 @@ func askOthers[Answer any](ctx context.Context, s nodeService, v *view, ask func
 
 func whySilent(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
-		return fmt.Sprintf("it did not answer within %s", toldWithin)
+		return fmt.Sprintf("no answer within %s", toldWithin)
 	}
 	return api.Text(err)
 }

@@ -68,7 +68,7 @@ func run(t *testing.T, socket, in string, args ...string) result {
 // TestOutput holds what every command prints, in every format, against testdata/golden. The socket's path is replaced.
 func TestOutput(t *testing.T) {
 	for _, line := range []string{
-		"status", "problems list", "node list", "node view node2", "cluster view",
+		"status", "status --leases", "problems list", "node list", "node view node2", "cluster view",
 		"network interfaces list", "network interfaces list --within groupnet0.subnet0 --node 1",
 		"network groupnets list", "network groupnets view groupnet0",
 		"network subnets list", "network subnets view subnet0",
@@ -77,7 +77,7 @@ func TestOutput(t *testing.T) {
 		"network checks list", "network checks view subnet0.pool0.web",
 		"network pools status", "network pools size groupnet0.subnet0.pool0 --clients 600",
 		"network pools modify groupnet0.subnet0.pool0 --sc-ttl 5", "network pools modify groupnet0.subnet0.pool0 --sc-ttl 5 --dry-run",
-		"network dns delegation cluster.lab --for unbound", "network dns check", "network dns check cluster.lab", "explain cluster.lab a", "plan --down node2", "events", "top -n 2",
+		"network dns delegation cluster.lab --for unbound", "network dns check", "network dns check cluster.lab", "explain cluster.lab a", "explain --event 2.8", "plan --down node2", "events", "top -n 2",
 		"diff -", "apply -", "get config",
 	} {
 		name := strings.NewReplacer(" ", "-", "--", "-", ".", "-").Replace(line)
@@ -191,6 +191,8 @@ func TestRequests(t *testing.T) {
 		{"diff -", &pb.ApplyConfigRequest{Name: "standard input", Yaml: testConfig, Options: &pb.ChangeOptions{DryRun: true}}},
 		{"plan --down node2,3", &pb.PlanDownRequest{Nodes: []string{"node2", "3"}}},
 		{"plan --down node2 node3", &pb.PlanDownRequest{Nodes: []string{"node2", "node3"}}},
+		{"explain --event 12", &pb.ExplainRequest{Event: "12"}},
+		{"status --leases", &pb.LeasesRequest{}},
 		{"explain cluster.lab aaaa", &pb.ExplainRequest{Subject: "cluster.lab", Type: "AAAA"}},
 		{"network dns check cluster.lab files.lab", &pb.CheckDelegationRequest{Zones: []string{"cluster.lab", "files.lab"}}},
 		{"network dns delegation --separate-names", &pb.DelegationRequest{Flavour: "bind", SeparateNames: true}},
@@ -219,6 +221,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"status now":                         `takes no argument`,
 		"explain":                            `needs SUBJECT [TYPE]`,
 		"explain a b c":                      `"c" is one too many`,
+		"explain --event 2.17 node2":         `takes no argument`,
+		"status --check --leases":            `--check and --leases`,
 		"status --nonsense":                  `--nonsense`,
 		"status --output xml":                `write table, json or yaml`,
 		"network pools modify subnet0.pool0": `say what to change`,

@@ -13,16 +13,30 @@ import (
 )
 
 func (s *session) explainCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "explain SUBJECT [TYPE]", Short: "Say why: for a name, an address, a node, a pool or a subnet", Args: arguments("SUBJECT", "[TYPE]"),
+	event := ""
+	cmd := &cobra.Command{
+		Use: "explain SUBJECT [TYPE]", Short: "Say why: for a name, an address, a node, a pool, a subnet or a failover",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("event") {
+				return arguments()(cmd, args)
+			}
+			return arguments("SUBJECT", "[TYPE]")(cmd, args)
+		},
 		Long: `Say why. For a DNS name: the next answer, among whom it is chosen, and who is left out; TYPE is a record type such as
 AAAA. For a service name: also who holds its addresses. For an address: who holds it, who is next, and why. For a node (name
 or LNN): what is known of it. For a pool: who is in its answers, whether its addresses are even and what that waits for, and
-who has each. For a subnet: who answers for it, and how its pools stand.`,
-		Example:           "  holdfast explain cluster.company.com\n  holdfast explain 10.0.0.7\n  holdfast explain node3",
+who has each. For a subnet: who answers for it, and how its pools stand.
+
+With --event and no subject: where the time of a failover went. ID is the failover's, a node's number and the incarnation that
+ended, such as 2.17, or the number of one of its events on this node; 'holdfast events' shows both. All nodes that answer within
+a second say what they know of it.`,
+		Example:           "  holdfast explain cluster.company.com\n  holdfast explain 10.0.0.7\n  holdfast explain node3\n  holdfast explain --event 2.17",
 		ValidArgsFunction: s.complete(0, subjects),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := &pb.ExplainRequest{Subject: args[0]}
+			request := &pb.ExplainRequest{Event: event}
+			if len(args) > 0 {
+				request.Subject = args[0]
+			}
 			if len(args) > 1 {
 				request.Type = strings.ToUpper(args[1])
 			}
@@ -43,6 +57,8 @@ who has each. For a subnet: who answers for it, and how its pools stand.`,
 			})
 		},
 	}
+	cmd.Flags().StringVar(&event, "event", "", "a failover, or one of its events, instead of a subject")
+	return cmd
 }
 
 func layDecisions(p *page, decisions []*pb.Decision) {

@@ -107,6 +107,37 @@ func cannedStatus() *pb.StatusResponse {
 	}
 }
 
+func (f *fake) Leases(_ context.Context, r *pb.LeasesRequest) (*pb.LeasesResponse, error) {
+	ms := func(n int64) *int64 { return &n }
+	return answer(f, r, &pb.LeasesResponse{
+		Node: "node1", Lnn: 1, At: before(0),
+		Nodes: []*pb.NodeLeases{
+			{Node: "node1", Lnn: 1, Incarnation: 7, MayHold: true, LeftMs: ms(112), IntervalMs: 50, SpanMs: 150,
+				Observers: &pb.ObserverSet{Version: 2, Recorded: 1, Current: []int32{2, 3}, Previous: []int32{2, 4}, Changing: true, Need: 1},
+				Leases: []*pb.ObserverLease{
+					{Observer: "node2", Lnn: 2, Recorded: 1},
+					{Observer: "node3", Lnn: 3, LeftMs: 112, Recorded: 2, RecordedPresent: true, Acknowledged: []*pb.NetworkHeard{
+						{Name: "10.10.0.0/24", MsAgo: 24}, {Network: 1, Name: "10.99.0.11", MsAgo: 25}}},
+				},
+				Watched: []*pb.ObservedNode{
+					{Node: "node2", Lnn: 2, Incarnation: 8, Over: 7, Observes: true, Heard: []*pb.NetworkHeard{{Name: "10.10.0.0/24", MsAgo: 420}}, SilentInMs: ms(-270),
+						Confirmed: 8, PromisedMs: 90, DeclaredMsAgo: ms(269), Words: []*pb.ObserverWord{{Observer: "node3", Lnn: 3, Said: "denied", Why: "it hears the node"},
+							{Observer: "node4", Lnn: 4, Said: "no answer"}}},
+					{Node: "node3", Lnn: 3, Incarnation: 5, Over: 4, Observes: true, Heard: []*pb.NetworkHeard{{Name: "10.10.0.0/24", MsAgo: 31}}, SilentInMs: ms(119)},
+					{Node: "node4", Lnn: 4, Incarnation: 3, Over: 3, Observes: true},
+				}},
+			{Node: "node3", Lnn: 3, Incarnation: 5, Lapsed: true, Why: "incarnation 5 lapsed", IntervalMs: 50, SpanMs: 150, Observers: &pb.ObserverSet{}},
+		},
+		Unanswered: []*pb.Unanswered{{Node: "node2", Lnn: 2, Why: "no answer within 1s"}},
+		Sights: []*pb.Sight{
+			{Node: "node1", Lnn: 1, Observer: "node2", ObserverLnn: 2, LeaseLeftMs: ms(0), NodeAnswered: true},
+			{Node: "node1", Lnn: 1, Observer: "node3", ObserverLnn: 3, LeaseLeftMs: ms(112), HeardMsAgo: ms(28), NodeAnswered: true, ObserverAnswered: true},
+			{Node: "node2", Lnn: 2, Observer: "node1", ObserverLnn: 1, HeardMsAgo: ms(420), ObserverAnswered: true},
+			{Node: "node3", Lnn: 3, Observer: "node1", ObserverLnn: 1, LeaseLeftMs: ms(0), HeardMsAgo: ms(31), NodeAnswered: true, ObserverAnswered: true},
+		},
+	})
+}
+
 func (f *fake) GetConfig(_ context.Context, r *pb.GetConfigRequest) (*pb.GetConfigResponse, error) {
 	return answer(f, r, &pb.GetConfigResponse{Yaml: testConfig, Revision: 42})
 }
@@ -212,6 +243,13 @@ func (f *fake) CheckDelegation(_ context.Context, r *pb.CheckDelegationRequest) 
 }
 
 func (f *fake) Explain(_ context.Context, r *pb.ExplainRequest) (*pb.ExplainResponse, error) {
+	if r.Event != "" {
+		ms := 152.0
+		return answer(f, r, &pb.ExplainResponse{Text: "failover 2.8: incarnation 8 of node2 is over\n", Failover: &pb.Failover{Id: "2.8", Node: "node2", Lnn: 2, Incarnation: 8,
+			Findings: []*pb.FailoverFinding{{Node: "node1", How: "a majority of its observers confirmed it", Heard: before(time.Second), ConfirmedBy: []string{"node3"},
+				Found: before(848 * time.Millisecond), DetectionMs: &ms}},
+			Addresses: []*pb.FailoverAddress{{Address: "10.10.0.101", Node: "node1", Within: "groupnet0.subnet0.pool0", Found: before(848 * time.Millisecond)}}}})
+	}
 	return answer(f, r, &pb.ExplainResponse{Decisions: []*pb.Decision{{
 		Subject: "cluster.lab A", Chosen: "10.10.0.100 on node1", Reason: "it is node1's turn", DataAgeMs: 400, At: before(0),
 		Among:   []*pb.Considered{{Name: "node1", Weight: 1, Score: 0.5, Note: "turns taken over weight"}},
@@ -224,7 +262,7 @@ func (f *fake) Events(_ context.Context, r *pb.EventsRequest, out *connect.Serve
 	for _, e := range []*pb.Event{
 		{Id: 1, At: before(91 * time.Second), Node: "node1", Kind: "node.down", Subject: "node2", Message: "its heartbeats stopped"},
 		{Id: 2, At: before(90 * time.Second), Node: "node1", Kind: "address.taken", Subject: "10.10.0.101", Message: "taken from node2",
-			Fields: map[string]string{"pool": "groupnet0.subnet0.pool0", "interface": "eth0"}},
+			Fields: map[string]string{"pool": "groupnet0.subnet0.pool0", "interface": "eth0", "failover": "2.8"}},
 	} {
 		if err := out.Send(e); err != nil {
 			return err

@@ -16,10 +16,17 @@ func (s *session) askStatus(cmd *cobra.Command) (*pb.StatusResponse, error) {
 }
 
 func (s *session) statusCommand() *cobra.Command {
-	check := false
+	check, leases := false, false
 	cmd := &cobra.Command{
 		Use: "status", Short: "Say whether the cluster serves, and what is wrong", Args: arguments(),
+		Long: `Say whether the cluster serves, and what is wrong. With --leases: who sees whom. Of this node: who acknowledges its right to
+hold, over which network, until when, and what it knows of the others as their observer. Of all nodes that answer within a second:
+what is left of each one's lease from each of its observers, or when the observer last heard it.`,
+		Example: "  holdfast status\n  holdfast status --check\n  holdfast status --leases",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if leases {
+				return s.showLeases(cmd)
+			}
 			status, err := s.askStatus(cmd)
 			if err != nil {
 				return err
@@ -34,6 +41,8 @@ func (s *session) statusCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "fail with exit code 1 unless the cluster serves")
+	cmd.Flags().BoolVar(&leases, "leases", false, "show who sees whom instead: the leases, their networks and their ends")
+	cmd.MarkFlagsMutuallyExclusive("check", "leases")
 	return cmd
 }
 

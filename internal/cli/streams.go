@@ -29,7 +29,11 @@ func (s *session) eventsCommand() *cobra.Command {
 			stream, err := client.Events(cmd.Context(), request)
 			return follow(s, cmd.Context(), stream, err, func(e *pb.Event) (bool, error) {
 				return true, s.stream(e, func(p *page) {
-					p.linef("%s  %-8s  %-20s  %s: %s", e.At.AsTime().UTC().Format("2006-01-02 15:04:05.000"), e.Node, e.Kind, e.Subject, e.Message)
+					failover := ""
+					if id := e.Fields["failover"]; id != "" {
+						failover = fmt.Sprintf(" (event %d of failover %s)", e.Id, id)
+					}
+					p.linef("%s  %-8s  %-20s  %s: %s%s", e.At.AsTime().UTC().Format("2006-01-02 15:04:05.000"), e.Node, e.Kind, e.Subject, e.Message, failover)
 				})
 			})
 		},

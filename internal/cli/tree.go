@@ -91,6 +91,8 @@ func messageTree(m protoreflect.Message) any {
 func fieldTree(m protoreflect.Message, field protoreflect.FieldDescriptor) any {
 	value := m.Get(field)
 	switch {
+	case field.HasOptionalKeyword() && !m.Has(field):
+		return nil // not known is not zero
 	case field.IsMap():
 		out := object{}
 		value.Map().Range(func(key protoreflect.MapKey, v protoreflect.Value) bool {
