@@ -111,6 +111,7 @@ type Agent struct {
 	drewAt    time.Time // and by the agent's
 	links     linkState
 	releases  releases // what others let go of in favour of this node
+	networks  networkFaults
 	wg        sync.WaitGroup
 }
 

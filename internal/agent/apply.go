@@ -23,7 +23,6 @@ type applier struct {
 	released   func(wish, []netip.Addr)                            // called as soon as addresses are off; must not block
 	leave      func(wish, map[netip.Addr]bool) (afterwards func()) // resets clients of what is about to leave
 	mayHold    func() bool
-	wall       func(time.Time) time.Time // the agent's clock as that of the wall
 	log        *slog.Logger
 	done       func(wish, applied) // called after each; must not block
 	mu         sync.Mutex
@@ -58,7 +57,7 @@ type applied struct {
 	failed     map[netip.Addr]string
 	taken      []netip.Addr
 	released   []netip.Addr
-	put        time.Time // when what was taken was on the interfaces, by the wall clock
+	put        time.Time // when what was taken was on the interfaces, by the agent's clock
 	announced  time.Time // when its first announcements were out; zero: they could not be sent
 	at         time.Time
 	took       time.Duration
@@ -184,9 +183,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	now := applied{
 		generation: w.generation, at: began, took: time.Since(began),
 		held: heldOf(result), left: leftOf(result), blind: result.Unread != nil, failed: failedOf(result), taken: result.Taken, released: result.Released,
-	}
-	if len(now.taken) > 0 {
-		now.put, now.announced = a.wall(result.Put), a.wall(result.Announced)
+		put: result.Put, announced: result.Announced,
 	}
 	for addr, why := range now.failed {
 		if before.failed[addr] != why {

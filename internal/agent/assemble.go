@@ -49,7 +49,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
 			Permit: a.tenancy.Permitted,
 		}),
-		hooks: a.hooks, mayHold: a.tenancy.Permitted, wall: func(t time.Time) time.Time { return wall(t, a.now()) }, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
+		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
 	}
 	a.seat = newSeat(a)
 	a.meetGuard(config)
@@ -120,28 +120,29 @@ func (a *Agent) foundOver(f tenure.Finding) {
 }
 
 // takenFields is what is known of how addresses came here; failover is empty unless they came by one.
-func takenFields(failover string, done applied) map[string]string {
+func takenFields(failover string, done applied, now time.Time) map[string]string {
 	fields := map[string]string{}
 	if failover != "" {
 		fields[fieldFailover] = failover
 	}
 	if !done.put.IsZero() {
-		fields[fieldPut] = timeField(done.put)
+		fields[fieldPut] = timeField(wall(done.put, now))
 	}
 	if !done.announced.IsZero() {
-		fields[fieldAnnounced] = timeField(done.announced)
+		fields[fieldAnnounced] = timeField(wall(done.announced, now))
 	}
 	return fields
 }
 
 // applied tells what a wish did to the interfaces.
 func (a *Agent) applied(w wish, done applied) {
+	now := a.now()
 	a.clients.changed(w, done)
 	for _, addr := range done.released {
 		a.event("address.released", addr.String(), addr.String()+" is off this node", nil)
 	}
 	for _, addr := range done.taken {
-		a.event(kindTaken, addr.String(), addr.String()+" is on this node and announced", takenFields(w.causes[addr], done))
+		a.event(kindTaken, addr.String(), addr.String()+" is on this node and announced", takenFields(w.causes[addr], done, now))
 	}
 	a.loop.note()
 }
@@ -278,6 +279,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("checks", void(a.checks.Run))
 	run("news of the checks", void(a.passOnChecks))
 	run("interfaces", void(a.watchLinks))
+	run("networks", void(a.watchNetworks))
 	run("load", void(a.measure))
 	run("the site's DNS", void(a.watchSites))
 	run("connections of clients", void(a.clients.follow))

@@ -107,8 +107,13 @@ groupnets:
 
 // inCluster runs a test in a bubble with a cluster of four that serves.
 func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
+	inClusterOf(t, testConfig, test)
+}
+
+// inClusterOf is inCluster with another configuration of four nodes.
+func inClusterOf(t *testing.T, text string, test func(t *testing.T, c *testCluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		config, err := cluster.Parse("test", []byte(testConfig))
+		config, err := cluster.Parse("test", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

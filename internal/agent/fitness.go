@@ -175,17 +175,17 @@ func pendingChecks(status map[string]verdict.Verdict) string {
 
 // ownReport is what this node says of itself.
 func (l *loop) ownReport() memberRecord {
-	faults, _ := l.links.get()
 	l.historyMu.Lock()
 	past := l.history
 	l.historyMu.Unlock()
 	report := memberRecord{
 		Name: l.self.Name, Version: l.options.Version, Ready: l.ready(), Leaving: l.leaving.Load(),
-		Faults: faults, PoolFaults: l.poolFaults(), OutageMS: past.outage.Milliseconds(),
+		Faults: l.interfaceFaults(), PoolFaults: l.poolFaults(), OutageMS: past.outage.Milliseconds(),
 		HoldDownMS: past.holdDown.Milliseconds(),
 		Waiting:    l.waiting(), StateSinceMS: l.ownStateSince(),
 	}
 	report.StoreMember, report.StoreFault = l.seat.says()
+	_, report.CutNetworks = l.networks.get()
 	if l.applier.Last().generation == l.generation {
 		report.ConfigRevision = l.replica.configRevision
 	} else if old, known := l.replica.members[l.self.LNN]; known {

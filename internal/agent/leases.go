@@ -24,6 +24,13 @@ func (t *tenancy) Leases() leasesView {
 	return leasesView{at: now, standing: t.peer.Standing(now), right: t.peer.Right(), watched: t.peer.Watched()}
 }
 
+// Right is this node's own right, and the moment of it.
+func (t *tenancy) Right() (tenure.Right, time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peer.Right(), t.now()
+}
+
 // leasesNames says what people call things.
 type leasesNames struct {
 	node     func(lnn int) string

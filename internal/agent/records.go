@@ -58,6 +58,7 @@ type memberRecord struct {
 	StateSinceMS   int64              `json:"state_since_ms,omitempty"` // since when it is what it is, by its wall clock in Unix milliseconds; 0: it does not know
 	StoreMember    string             `json:"store_member,omitempty"`   // the member of the embedded store whose data it has
 	StoreFault     string             `json:"store_fault,omitempty"`    // why that one does not run
+	CutNetworks    []int              `json:"cut_networks,omitempty"`   // over which it hears few of those that it hears at all, by position among its addresses
 }
 
 // equal reports whether two reports say the same.
