@@ -98,7 +98,7 @@ func cutInterfaces(states []networkState, names []string, interfaces [][]string)
 	faults := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(cut)) {
 		if !working[name] {
-			faults[name] = fmt.Sprintf("interface %s has a carrier, but most of the other nodes are not heard over %s, and are over another network", name, strings.Join(cut[name], ", "))
+			faults[name] = fmt.Sprintf("interface %s has a carrier, but most nodes are not heard over %s that are heard over another network", name, strings.Join(cut[name], ", "))
 		}
 	}
 	return faults

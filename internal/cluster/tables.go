@@ -107,7 +107,7 @@ var nodeTable = &table[Node]{"node", []setting[Node]{
 	scalar[Node, Voter]{name: "voter", def: VoterAuto, form: voterWord(),
 		help: "whether the node hosts a member of the store; auto: the lowest LNNs do, one, three or five in all", field: func(n *Node) *Voter { return &n.Voter }},
 	list[Node, netip.Addr]{name: "addresses", most: maxNodeAddresses, form: address,
-		help: "the node's own addresses, on which nodes reach each other", field: func(n *Node) *[]netip.Addr { return &n.Addresses }},
+		help: "the node's own addresses, on which nodes reach each other: heartbeats on the first eight, everything else on the first", field: func(n *Node) *[]netip.Addr { return &n.Addresses }},
 }}
 
 var groupnetTable = &table[Groupnet]{"groupnet", []setting[Groupnet]{
