@@ -13,17 +13,19 @@ func (p *Peer) receive(e *Received, now time.Time, out *Outbox) {
 			p.right.acknowledged(m, e.From, e.Network, e.Arrived)
 		}
 	case Refusal, DownNotice:
-		p.learn(m.Subject, m.Incarnation, e.From, "other nodes have found it down", out)
+		p.hearsay(m, e.From, "other nodes have found it down", out)
 	case Farewell:
 		if m.Subject == e.From {
-			p.learn(m.Subject, m.Incarnation, e.From, "its agent was stopped", out)
+			p.hearsay(m, e.From, "its agent was stopped", out)
 		}
 	case Hint:
 		p.hinted(e, now, out)
 	case Question:
-		p.asks(e, now, out)
+		if len(p.questions) < maxQuestions {
+			p.questions = append(p.questions, question{e.From, *m})
+		}
 	case Confirmation, Denial:
-		p.answered(e, now, out)
+		p.answered(e, now)
 	default:
 		panic("tenure: a message of no kind got past the decoder")
 	}
@@ -32,18 +34,18 @@ func (p *Peer) receive(e *Received, now time.Time, out *Outbox) {
 // heartbeat acknowledges another node's heartbeat, or does not.
 func (p *Peer) heartbeat(e *Received, now time.Time, out *Outbox) {
 	m := e.Message
-	w := p.watchOf(e.From)
-	if w == nil || m.Subject != e.From || m.Incarnation == 0 {
-		return
-	}
-	if m.Incarnation <= w.over {
-		out.Messages = append(out.Messages, Outgoing{e.From, e.Network, Message{Kind: Refusal, Subject: e.From, Incarnation: w.over}})
+	w := p.known(e.From)
+	if w == nil || m.Subject != e.From || m.Incarnation == 0 || !m.plausible() {
 		return
 	}
 	if m.Incarnation > w.incarnation {
 		p.later(w, m.Incarnation, "it has begun a later incarnation", out)
 	}
-	listening := e.Arrived.Before(p.listens(w))
+	if m.Incarnation <= w.over {
+		out.Messages = append(out.Messages, Outgoing{e.From, e.Network, Message{Kind: Refusal, Subject: e.From, Incarnation: w.over}})
+		return
+	}
+	listening := e.Arrived.Before(later(p.listens(w), promised(p.born, m.Span+m.Interval)))
 	if m.Lapsed {
 		// One that is not answered is as if it had not come ("mark-heard").
 		if listening || e.Arrived.Before(w.promise) || !w.answers(m, p.life, e.Arrived) {
@@ -87,11 +89,17 @@ func (p *Peer) confirm(w *watch, window time.Duration, now time.Time) {
 	w.promise = later(w.promise, promised(now, max(span+2*interval, 2*window)))
 }
 
-// asks answers a question.
-func (p *Peer) asks(e *Received, now time.Time, out *Outbox) {
-	m := e.Message
-	w := p.watchOf(m.Subject)
-	if w == nil || m.Subject == e.From {
+// question is one that waits for the end of the batch.
+type question struct {
+	from    int
+	message Message
+}
+
+// reply answers what was asked. It waits until the end of the batch: after a stall the heartbeats that came meanwhile may lie behind the question.
+func (p *Peer) reply(q *question, now time.Time, out *Outbox) {
+	m := &q.message
+	w := p.watches[m.Subject]
+	if w == nil || m.Subject == q.from || m.Interval < 0 || m.Interval > maxWindow {
 		return
 	}
 	reply := Message{Kind: Denial, Subject: m.Subject, Incarnation: m.Incarnation, Number: m.Number}
@@ -101,7 +109,7 @@ func (p *Peer) asks(e *Received, now time.Time, out *Outbox) {
 		reply.Kind = Confirmation
 		p.confirm(w, m.Interval, now)
 	}
-	out.Messages = append(out.Messages, Outgoing{e.From, AllNetworks, reply})
+	out.Messages = append(out.Messages, Outgoing{q.from, AllNetworks, reply})
 }
 
 // hinted: another observer hears nothing either, so its word can be had now.
@@ -116,12 +124,11 @@ func (p *Peer) hinted(e *Received, now time.Time, out *Outbox) {
 		if a := w.inquiry.of(e.From); a != nil && a.counts.IsZero() {
 			a.due = now
 		}
-		p.pursue(w, now, out)
 	}
 }
 
-// answered takes in an observer's word.
-func (p *Peer) answered(e *Received, now time.Time, out *Outbox) {
+// answered takes in an observer's word. It is weighed at the end of the batch.
+func (p *Peer) answered(e *Received, now time.Time) {
 	m := e.Message
 	w := p.watches[m.Subject]
 	if w == nil || m.Incarnation != w.incarnation || !w.silent(now) {
@@ -133,14 +140,13 @@ func (p *Peer) answered(e *Received, now time.Time, out *Outbox) {
 	}
 	if a.said = m.Reason; m.Kind == Confirmation {
 		a.counts, a.came = a.sent, e.Arrived
-		p.conclude(w, now, out)
 	}
 }
 
-// window is for how long a confirmation counts, from the question: one interval of the node that is asked about.
+// window is for how long a confirmation counts, from the question: one interval of the node that is asked about, within bounds.
 func (p *Peer) window(w *watch) time.Duration {
 	_, interval := w.timing(p.right.timing)
-	return interval
+	return min(interval, maxWindow)
 }
 
 // pursue is what an observer does about a node that it does not hear: it tells the other observers, and asks for their word.

@@ -57,19 +57,22 @@ type Voice struct {
 // ChooseObservers picks the observers of a node: all others that live; of more than sixteen, those that rendezvous hashing picks,
 // with at most a third from one rack where racks are named. Where fewer than two live, dead ones fill up: present members of
 // the set first. In a cluster of two the first node has none and holds without leases, so that it cannot be found Down; the
-// other depends on it. It is a pure function of its arguments; voices may come in any order.
+// other depends on it; so does a node that is not among them any more. It is a pure function of its arguments; voices may come in any order.
 func ChooseObservers(self int, voices []Voice, present []int) []int {
 	var living, dead []Voice
+	first, named := true, false
 	for _, v := range voices {
+		first = first && v.LNN >= self
 		switch {
 		case v.LNN == self:
+			named = true
 		case v.Over:
 			dead = append(dead, v)
 		default:
 			living = append(living, v)
 		}
 	}
-	if others := len(living) + len(dead); others == 0 || others == 1 && slices.IndexFunc(voices, func(v Voice) bool { return v.LNN < self }) < 0 {
+	if others := len(living) + len(dead); others == 0 || others == 1 && first && named {
 		return nil
 	}
 	chosen := rendezvous(self, living)

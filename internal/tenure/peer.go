@@ -13,6 +13,8 @@ const (
 	slowAsk     = time.Second // then so often
 	maxWatched  = 1024        // nodes that are watched; more are refused
 
+	maxQuestions = 256 // questions in one batch; more are left unanswered, and are asked again
+
 	// unheardPatience is how long after its start a node counts those among its observers of whom it knows nothing.
 	unheardPatience = 5 * time.Second
 )
@@ -124,6 +126,8 @@ type Peer struct {
 	number  uint64   // of questions
 	stale   bool     // the observers are to be chosen anew
 	waited  bool     // it has been long enough since the start to take those for dead of whom nothing was heard
+
+	questions []question // which wait for the end of the batch
 }
 
 // NewPeer makes the peer of a node whose agent starts now. Life is drawn at random for each start.
@@ -228,6 +232,10 @@ func (p *Peer) Wake(now time.Time) time.Time {
 // due is the end of a batch.
 func (p *Peer) due(now time.Time, out *Outbox) {
 	p.right.judge(now)
+	for i := range p.questions {
+		p.reply(&p.questions[i], now, out)
+	}
+	p.questions = p.questions[:0]
 	p.adopt(now)
 	if !p.waited && !now.Before(p.born.Add(unheardPatience)) {
 		p.waited, p.stale = true, true
@@ -272,13 +280,7 @@ func (p *Peer) configure(e *Configured, now time.Time) {
 	p.asked = e.Timing.bounded()
 	p.voices = slices.Clone(e.Voices)
 	slices.SortFunc(p.voices, func(a, b Voice) int { return a.LNN - b.LNN })
-	p.order = slices.DeleteFunc(p.order, func(w *watch) bool { // it left, and is over; its number never comes again
-		gone := w.incarnation <= w.over && !slices.ContainsFunc(p.voices, func(v Voice) bool { return v.LNN == w.lnn })
-		if gone {
-			delete(p.watches, w.lnn)
-		}
-		return gone
-	})
+	// The watch of a node that left stays: should its number come back, what was confirmed about its old life still counts.
 	p.adopt(now)
 	p.choose()
 }
@@ -313,6 +315,10 @@ func (p *Peer) choose() {
 		voices = append(voices, v)
 	}
 	wanted := ChooseObservers(p.self, voices, p.right.set.Current)
+	p.right.stranger = !p.configured(p.self)
+	if p.right.stranger && len(wanted) == 0 {
+		return // it keeps those that it has: nothing says that it is alone
+	}
 	if !slices.Equal(wanted, p.right.wanted) {
 		p.right.wanted = wanted
 		if p.right.leases != nil {
@@ -327,7 +333,8 @@ func (p *Peer) published(e *Published, now time.Time) {
 		return
 	}
 	p.right.recorded = max(p.right.recorded, e.Version)
-	p.right.recordedSpan = e.Span
+	_, shown := p.OnRecord()
+	p.right.recordedSpan = min(e.Span, shown) // a write from before the span was made shorter says nothing about the next longer one
 	p.adopt(now)
 	p.right.change(now)
 }
@@ -344,6 +351,19 @@ func (p *Peer) watchOf(lnn int) *watch {
 	return w
 }
 
+// known is the watch of a node of which there is one, or that is configured: a message of a stranger makes none.
+func (p *Peer) known(lnn int) *watch {
+	if w := p.watches[lnn]; w != nil || !p.configured(lnn) {
+		return w
+	}
+	return p.watchOf(lnn)
+}
+
+func (p *Peer) configured(lnn int) bool {
+	_, found := slices.BinarySearchFunc(p.voices, lnn, func(v Voice, lnn int) int { return v.LNN - lnn })
+	return found
+}
+
 // record takes in what is on record about another node.
 func (p *Peer) record(e *Recorded, now time.Time, out *Outbox) {
 	w := p.watchOf(e.LNN)
@@ -351,10 +371,13 @@ func (p *Peer) record(e *Recorded, now time.Time, out *Outbox) {
 		return
 	}
 	observed := w.mine
+	if e.Incarnation != w.record.Incarnation || !e.Observers.Equal(w.record.Observers) { // whom to ask may have changed
+		w.declared, w.hintDue, w.inquiry = time.Time{}, time.Time{}, inquiry{}
+	}
 	w.record = *e
+	w.record.Span = min(e.Span, MaxSpan)
 	w.record.Observers = e.Observers.clone()
 	w.mine = e.Observers.has(p.self)
-	w.declared, w.hintDue, w.inquiry = time.Time{}, time.Time{}, inquiry{} // whom to ask may have changed
 	if e.Incarnation > w.incarnation {
 		p.later(w, e.Incarnation, "a later incarnation of it is on record", out)
 	}
@@ -371,14 +394,30 @@ func (p *Peer) later(w *watch, incarnation Incarnation, how string, out *Outbox)
 	finding := w.finding(incarnation-1, 0, how)
 	known := w.incarnation > 0
 	w.begin(incarnation)
-	if known && incarnation-1 > before {
+	finding.Over = w.over
+	if known && w.over > before || w.over == incarnation {
 		out.Findings = append(out.Findings, finding)
 	}
 }
 
+// hearsay takes in another node's word that incarnations are over. It is believed of those that were heard or are on record; of a
+// later one it is kept in mind, and counts when just that one appears. So no node can bar another from the incarnations to come.
+func (p *Peer) hearsay(m *Message, by int, how string, out *Outbox) {
+	gone := m.Incarnation
+	if m.Subject != p.self {
+		w := p.known(m.Subject)
+		if w == nil {
+			return
+		}
+		if gone > w.incarnation {
+			w.rumoured, gone = gone, w.incarnation
+		}
+	}
+	p.learn(m.Subject, gone, by, how, out)
+}
+
 // learn takes in that incarnations of a node are over. By is the node that says so, if one does.
 func (p *Peer) learn(lnn int, gone Incarnation, by int, how string, out *Outbox) {
-	p.stale = true
 	if lnn == p.self {
 		if gone >= p.right.incarnation && gone > 0 {
 			p.right.lose(fmt.Sprintf("incarnation %d is over: %s", p.right.incarnation, how))
@@ -389,6 +428,7 @@ func (p *Peer) learn(lnn int, gone Incarnation, by int, how string, out *Outbox)
 	if w == nil || gone <= w.over {
 		return
 	}
+	p.stale = true
 	out.Findings = append(out.Findings, w.finding(gone, by, how))
 	w.over = gone
 	w.incarnation = max(w.incarnation, gone)
@@ -404,5 +444,5 @@ func (p *Peer) listens(w *watch) time.Time {
 	if w != nil {
 		span, interval = max(span, w.span, w.record.Span), max(interval, w.interval)
 	}
-	return promised(p.born, span+interval)
+	return promised(p.born, max(span+interval, leastWait))
 }

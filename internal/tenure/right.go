@@ -21,6 +21,9 @@ const (
 	over                  // its incarnation is over for good
 )
 
+// past is before every moment that matters, and not zero.
+var past = time.Time{}.Add(1)
+
 // beats is how many heartbeats are remembered: an acknowledgement of an older one says nothing.
 const beats = 64
 
@@ -49,6 +52,7 @@ type right struct {
 	timing      Timing
 	set         Observers
 	wanted      []int // the set that it should have
+	stranger    bool  // no configuration names this node, so that to have no observers is no right to hold
 	leases      map[int]*lease
 	asked       []int     // whom they are from or should be, sorted
 	until       time.Time // when the right runs out; zero while holding: never
@@ -68,7 +72,7 @@ type right struct {
 // enter begins an incarnation. It has no leases yet.
 func (r *right) enter(incarnation Incarnation, now time.Time) {
 	*r = right{
-		incarnation: incarnation, phase: entering, timing: r.timing, wanted: r.wanted, number: r.number, beatDue: now, beats: r.beats,
+		incarnation: incarnation, phase: entering, timing: r.timing, wanted: r.wanted, stranger: r.stranger, number: r.number, beatDue: now, beats: r.beats,
 		why: "not acknowledged yet", leases: map[int]*lease{}, set: Observers{Version: 1, Current: r.wanted},
 	}
 	r.follow()
@@ -149,7 +153,7 @@ func (r *right) judgeEntering(now time.Time) {
 		return
 	}
 	until, forever := r.ends()
-	if !forever && !until.After(now) {
+	if !forever && !until.After(now) || r.phase == entering && forever && r.stranger {
 		return
 	}
 	switch r.phase {
@@ -169,7 +173,7 @@ func (r *right) judgeEntering(now time.Time) {
 func (r *right) acknowledged(m *Message, from, network int, arrived time.Time) {
 	l := r.leases[from]
 	sent := r.beats[m.Number%beats]
-	if l == nil || m.Incarnation != r.incarnation || sent.number != m.Number || sent.marked != m.Lapsed {
+	if l == nil || m.Number == 0 || m.Incarnation != r.incarnation || sent.number != m.Number || sent.marked != m.Lapsed {
 		return
 	}
 	r.judge(arrived)
@@ -212,9 +216,24 @@ func (r *right) retime(t Timing, now time.Time) {
 			l.until = most
 		}
 	}
-	if r.phase == holding {
-		r.judgeEntering(now)
+	// From here on the shorter one is what goes on record; a write of it may be under way before this node hears that it was done.
+	r.recordedSpan = min(r.recordedSpan, t.Span())
+	r.shorten()
+}
+
+// shorten has a right that is there run out with the leases that count now, if that is earlier.
+func (r *right) shorten() {
+	if r.phase != holding {
+		return
 	}
+	if until, forever := r.ends(); !forever && (r.until.IsZero() || until.Before(r.until)) {
+		r.until = later(until, past) // zero would be never
+	}
+}
+
+// live reports whether the right is there at a moment, also if nobody has judged it since.
+func (r *right) live(now time.Time) bool {
+	return r.phase == holding && (r.until.IsZero() || r.until.After(now))
 }
 
 // nextBeat is the round of heartbeats that is due at now; false if none is.
@@ -242,9 +261,9 @@ func (r *right) change(now time.Time) {
 		if !slices.Equal(r.set.Current, r.wanted) { // nothing on record names it yet
 			r.set.Current = r.wanted
 			r.follow()
-			r.judgeEntering(now)
 		}
-	case r.phase != holding: // a lapse is not carried over the end of a change ("carry-lapse")
+		r.judgeEntering(now)
+	case !r.live(now): // a lapse is not carried over the end of a change ("carry-lapse"), nor one that was not judged yet
 	case !r.set.Changing:
 		r.beginChange(now)
 	case r.ending:
@@ -268,10 +287,7 @@ func (r *right) beginChange(now time.Time) {
 	}
 	r.set = Observers{Version: r.set.Version + 1, Current: r.wanted, Previous: r.set.Current, Changing: true}
 	r.moved = time.Time{}
-	r.until, _ = r.ends()
-	if _, forever := r.ends(); forever {
-		r.until = time.Time{}
-	}
+	r.shorten()
 }
 
 // ripen ends a change when this node ("without-node") and a majority of the previous set ("without-majority") have recorded it and
@@ -292,7 +308,7 @@ func (r *right) ripen(now time.Time) {
 	if r.moved.IsZero() {
 		r.moved = now
 	}
-	if !now.Before(promised(r.moved, r.timing.Span()+r.timing.Interval)) {
+	if !now.Before(promised(r.moved, max(r.timing.Span()+r.timing.Interval, leastWait))) {
 		r.set.Version++
 		r.ending = true
 	}
@@ -309,7 +325,7 @@ func (r *right) onRecord() Observers {
 
 // mayConfirm says why this node's word about others does not count; zero when it does.
 func (r *right) mayConfirm(now time.Time) Denied {
-	if r.phase != holding || !r.resumed.IsZero() && now.Before(r.resumed.Add(2*r.timing.Interval)) {
+	if !r.live(now) || !r.resumed.IsZero() && now.Before(r.resumed.Add(2*r.timing.Interval)) {
 		return DeniedLapsed
 	}
 	return 0

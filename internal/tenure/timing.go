@@ -11,6 +11,10 @@ const (
 	// The margin is the lateness of the holder's timers and the time that silencing takes: a tenth of the span within these.
 	minMargin = 2 * time.Millisecond
 	maxMargin = 100 * time.Millisecond
+	// maxWindow is for how long a confirmation counts at most, from the question. Whoever asks takes it from the interval that it heard last,
+	// which may be an old one; so what others wait for, for the sake of questions that they do not know, is leastWait.
+	maxWindow = 100 * time.Millisecond
+	leastWait = 2 * maxWindow
 )
 
 // Timing is how often a node's heartbeats go, and how many may be missing.
@@ -28,8 +32,13 @@ func (t Timing) Margin() time.Duration { return min(max(t.Span()/10, minMargin),
 // bounded is the timing within the bounds.
 func (t Timing) bounded() Timing {
 	t.Interval = min(max(t.Interval, MinInterval), MaxSpan/2)
-	t.Multiplier = max(t.Multiplier, 2)
+	t.Multiplier = min(max(t.Multiplier, 2), int(MaxSpan/t.Interval)) // and no product overflows
 	return t
+}
+
+// plausible reports whether a heartbeat names times that a node may use. Others are not acknowledged: their sender counts what it named.
+func (m *Message) plausible() bool {
+	return m.Span > 0 && m.Span <= MaxSpan && m.Interval >= MinInterval && m.Interval <= MaxSpan/2
 }
 
 // counted is the end of an acknowledgement as the holder counts it: from the sending, less drift and margin.

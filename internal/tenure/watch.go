@@ -17,6 +17,7 @@ type watch struct {
 	promise     time.Time   // until when it is not acknowledged
 	confirmed   Incarnation // the last that this node has confirmed, and remembers
 	answering   time.Time   // when the first marked heartbeat of its present lapse came; zero: none has come
+	rumoured    Incarnation // others say that this one is over, and it has not been heard of here
 
 	record   Recorded // what is on record about its observers
 	mine     bool     // this node is one of them
@@ -28,10 +29,15 @@ type watch struct {
 	noticeDue time.Time
 }
 
-// begin is a later incarnation: what was promised about the one before is void, and that one is over.
+// begin is a later incarnation: what was promised about the one before is void, and that one is over. So is the new one, if just
+// that was said before.
 func (w *watch) begin(incarnation Incarnation) {
-	*w = watch{lnn: w.lnn, incarnation: incarnation, over: max(w.over, incarnation-1), record: w.record, mine: w.mine, notices: w.notices, noticeDue: w.noticeDue,
-		span: w.span, interval: w.interval}
+	gone := max(w.over, incarnation-1)
+	if w.rumoured == incarnation {
+		gone = incarnation
+	}
+	*w = watch{lnn: w.lnn, incarnation: incarnation, over: gone, record: w.record, mine: w.mine, notices: w.notices, noticeDue: w.noticeDue,
+		span: w.span, interval: w.interval, rumoured: w.rumoured}
 }
 
 // hear takes in a heartbeat that counts. The count never ends before one that was given earlier ("last-span").
@@ -48,7 +54,7 @@ func (w *watch) hear(m *Message, network int, arrived time.Time) {
 // answers reports whether a marked heartbeat is answered: only by an observer that has watched this incarnation in the life that
 // the heartbeat names ("heard-again"), has never confirmed it, and only for one span in each lapse ("deaf").
 func (w *watch) answers(m *Message, life uint64, arrived time.Time) bool {
-	if m.Life != life || w.confirmed >= m.Incarnation {
+	if m.Life == 0 || m.Life != life || w.confirmed >= m.Incarnation {
 		return false
 	}
 	if w.answering.IsZero() {
@@ -144,5 +150,6 @@ func (q *inquiry) down(self int, o Observers, window time.Duration, now time.Tim
 		}
 		return words >= Majority(len(set))
 	}
-	return majority(o.Current) && (!o.Changing || majority(o.Previous))
+	// A change from no observers at all asks nobody but the new ones: the node needs enough of them, whatever the old set says.
+	return majority(o.Current) && (!o.Changing || len(o.Previous) == 0 || majority(o.Previous))
 }
