@@ -10,7 +10,7 @@ func (p *Peer) receive(e *Received, now time.Time, out *Outbox) {
 		p.heartbeat(e, now, out)
 	case Acknowledgement:
 		if m.Subject == p.self {
-			p.right.acknowledged(m, e.From, e.Network, e.Arrived)
+			p.right.acknowledged(m, e.From, e.Network, e.Arrived, now)
 		}
 	case Refusal, DownNotice:
 		p.hearsay(m, e.From, "other nodes have found it down", out)

@@ -169,8 +169,8 @@ func (r *right) judgeEntering(now time.Time) {
 }
 
 // acknowledged takes in a lease. What had run out before it arrived is judged first: it extends only a right that was still
-// there ("revive").
-func (r *right) acknowledged(m *Message, from, network int, arrived time.Time) {
+// there ("revive"). A right that is not there begins, or comes back, only with leases that last beyond now.
+func (r *right) acknowledged(m *Message, from, network int, arrived, now time.Time) {
 	l := r.leases[from]
 	sent := r.beats[m.Number%beats]
 	if l == nil || m.Number == 0 || m.Incarnation != r.incarnation || sent.number != m.Number || sent.marked != m.Lapsed {
@@ -185,7 +185,11 @@ func (r *right) acknowledged(m *Message, from, network int, arrived time.Time) {
 		return
 	}
 	l.until = later(l.until, counted(sent.sent, sent.span, r.timing.Margin()))
-	r.judgeEntering(arrived)
+	if r.phase == holding {
+		r.judgeEntering(arrived)
+	} else {
+		r.judgeEntering(now)
+	}
 	if r.phase == holding {
 		l.life = m.Life
 	}

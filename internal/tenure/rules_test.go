@@ -117,7 +117,7 @@ func carryLapse(t *testing.T) {
 			d.published()
 			d.version = 2
 			d.run(2200)
-			d.wantsChanging(false) // that is to be on record, and is not yet
+			d.wantsChanging(false)  // that is to be on record, and is not yet
 			d.friends = []int{5, 3} // enough of the new set, not of 2, 3, 4
 			d.run(2460)
 			d.wants(true)
