@@ -173,7 +173,7 @@ func (r *right) judgeEntering(now time.Time) {
 func (r *right) acknowledged(m *Message, from, network int, arrived, now time.Time) {
 	l := r.leases[from]
 	sent := r.beats[m.Number%beats]
-	if l == nil || m.Number == 0 || m.Incarnation != r.incarnation || sent.number != m.Number || sent.marked != m.Lapsed {
+	if l == nil || m.Incarnation != r.incarnation || sent.number != m.Number || sent.marked != m.Lapsed {
 		return
 	}
 	r.judge(arrived)

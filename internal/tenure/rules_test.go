@@ -269,8 +269,16 @@ func restartDeclares(t *testing.T) {
 	d.record4(1, false, []int{1, 2, 3}, nil)
 	d.run(390)
 	d.wantsAnswer(d.ask(1), Denial, DeniedListening)
-	d.run(810) // what is on record and was not heard has a span and an interval from the reading
+	d.run(410)
 	d.wantsAnswer(d.ask(1), Confirmation, 0)
+	t.Run("what it reads of later", func(t *testing.T) {
+		d := newHolder(t, 4)
+		d.run(600)
+		d.record4(1, false, []int{1, 2, 3}, nil)
+		d.wantsAnswer(d.ask(1), Denial, DeniedHeard) // it has a span and an interval from the reading
+		d.run(1010)
+		d.wantsAnswer(d.ask(1), Confirmation, 0)
+	})
 }
 
 // To have heard a node is not to have watched it: whoever restarted answers no marked heartbeat that names an earlier life, or none.
