@@ -5,6 +5,9 @@ import "time"
 // receive takes in a message.
 func (p *Peer) receive(e *Received, now time.Time, out *Outbox) {
 	m := e.Message
+	if e.From == p.self {
+		return
+	}
 	switch m.Kind {
 	case Heartbeat:
 		p.heartbeat(e, now, out)

@@ -320,10 +320,7 @@ func (p *Peer) choose() {
 		return // it keeps those that it has: nothing says that it is alone
 	}
 	if !slices.Equal(wanted, p.right.wanted) {
-		p.right.wanted = wanted
-		if p.right.leases != nil {
-			p.right.follow()
-		}
+		p.right.want(wanted)
 	}
 }
 

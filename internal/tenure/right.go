@@ -72,11 +72,23 @@ type right struct {
 // enter begins an incarnation. It has no leases yet.
 func (r *right) enter(incarnation Incarnation, now time.Time) {
 	*r = right{
-		incarnation: incarnation, phase: entering, timing: r.timing, wanted: r.wanted, stranger: r.stranger, number: r.number, beatDue: now, beats: r.beats,
+		incarnation: incarnation, phase: entering, timing: r.timing, wanted: r.wanted, stranger: r.stranger, number: r.number, beatDue: now,
 		why: "not acknowledged yet", leases: map[int]*lease{}, set: Observers{Version: 1, Current: r.wanted},
 	}
 	r.follow()
 	r.judgeEntering(now)
+}
+
+// want says which set it should have. Before its incarnation has had enough leases nothing on record names a set, and it has the new one at
+// once.
+func (r *right) want(wanted []int) {
+	r.wanted = wanted
+	if r.phase == entering {
+		r.set.Current = wanted
+	}
+	if r.leases != nil {
+		r.follow()
+	}
 }
 
 // follow has leases for exactly those that count or are about to.
@@ -262,10 +274,6 @@ func (r *right) nextBeat(now time.Time) (beat, bool) {
 func (r *right) change(now time.Time) {
 	switch {
 	case r.phase == entering && !r.set.Changing:
-		if !slices.Equal(r.set.Current, r.wanted) { // nothing on record names it yet
-			r.set.Current = r.wanted
-			r.follow()
-		}
 		r.judgeEntering(now)
 	case !r.live(now): // a lapse is not carried over the end of a change ("carry-lapse"), nor one that was not judged yet
 	case !r.set.Changing:
