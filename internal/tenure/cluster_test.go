@@ -3,6 +3,7 @@ package tenure
 import (
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -62,7 +63,32 @@ func play(t testing.TB, seed uint64, trace bool, f flaw) (failure string, took t
 	if holders, of := s.holders(); len(holders) != of {
 		s.fail("%s after the last fault only %v of %d nodes may hold", patience, holders, of)
 	}
-	return "", s.now - end
+	took = s.now - end
+	if seed%8 == 1 {
+		s.order()
+	}
+	return "", took
+}
+
+// order lets a cluster in which all hold come to rest. Then everybody is observed by whom it should be, and nobody lapses or hints.
+func (s *storm) order() {
+	s.log("=== all hold")
+	s.run(s.now+8*time.Second, nil)
+	s.steady = true
+	s.run(s.now+time.Second, nil)
+	for _, x := range s.seats {
+		if !s.members[x.lnn-1] {
+			continue
+		}
+		r := &x.peer.right
+		on := s.latest[x.lnn]
+		if !slices.Equal(r.set.Current, r.wanted) || r.set.Changing || on.Incarnation != r.incarnation || !on.Observers.Equal(r.set) || on.Span != x.timing.Span() {
+			s.fail("when all is calm node %d/%d is observed by %v, wants %v, and has %v on record", x.lnn, r.incarnation, r.set, r.wanted, on)
+		}
+		if holders, of := s.holders(); len(holders) != of || of <= MaxObservers && of > 2 && len(r.wanted) != of-1 {
+			s.fail("when all is calm %v of %d nodes hold, and node %d wants %v", holders, of, x.lnn, r.wanted)
+		}
+	}
 }
 
 // quiet is a history in which nothing fails. Once all hold, nothing but heartbeats happens.
@@ -72,8 +98,14 @@ func (s *storm) quiet() {
 		s.start(x)
 	}
 	s.run(patience, func() bool { holders, of := s.holders(); return len(holders) == of })
+	s.run(s.now+50*time.Millisecond, nil) // until all is on record
 	s.steady = true
 	s.run(s.now+8*time.Second, nil)
+	for _, x := range s.seats {
+		if v := x.peer.right.set.Version; v != 1 {
+			s.fail("nothing failed, and node %d has version %d of its observers", x.lnn, v)
+		}
+	}
 	if holders, of := s.holders(); len(holders) != of {
 		s.fail("nothing failed, and only %v of %d nodes may hold", holders, of)
 	}

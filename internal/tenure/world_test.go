@@ -247,8 +247,8 @@ func (s *storm) write(x *seat, report Recorded) {
 	s.latest[x.lnn] = report
 	s.history = append(s.history, report)
 	s.log("node %d has on record: incarnation %d, observers %v, span %s", x.lnn, report.Incarnation, report.Observers, report.Span)
-	if s.steady && report.Observers.Version > 1 {
-		s.fail("nothing failed, and node %d changes its observers", x.lnn)
+	if s.steady && s.members[x.lnn-1] {
+		s.fail("nothing failed, and node %d changes what is on record: %v", x.lnn, report)
 	}
 	staleness := 400
 	if s.calm {
@@ -276,7 +276,7 @@ func (s *storm) step(x *seat, event Event) {
 	if before != standing.MayHold {
 		s.log("node %d/%d may hold: %t %s", x.lnn, incarnation, standing.MayHold, standing.Reason)
 	}
-	if s.steady && before && !standing.MayHold {
+	if s.steady && before && !standing.MayHold && s.members[x.lnn-1] {
 		s.fail("nothing failed, and node %d lapsed: %s", x.lnn, standing.Reason)
 	}
 	if standing.MayHold {
@@ -363,7 +363,7 @@ func (s *storm) flightTo(to *seat, from, network int, m *Message) *flight {
 }
 
 func (s *storm) send(x *seat, o *Outgoing) {
-	if s.steady && o.Message.Kind == Hint {
+	if s.steady && o.Message.Kind == Hint && s.members[o.Message.Subject-1] {
 		s.fail("nothing failed, and node %d hints about node %d", x.lnn, o.Message.Subject)
 	}
 	if x.nervous && o.Message.Kind == Confirmation {
