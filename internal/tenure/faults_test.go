@@ -76,6 +76,7 @@ var faults = []fault{
 	{"another span", 4, (*storm).respans},
 	{"the sender stalls after a heartbeat that is late", 3, (*storm).dawdles},
 	{"another membership", 3, (*storm).joins},
+	{"other observers while the network parts", 6, (*storm).shifts},
 }
 
 var faultWeights = func() (sum int) {
@@ -164,7 +165,6 @@ func (s *storm) repeats(_, _ *seat) {
 			continue // it is still under way
 		}
 		again := s.flightTo(f.to, f.received.From, f.received.Network, &f.message)
-		again.life = f.life
 		s.turn++
 		s.due.push(happening{at: s.now + s.milliseconds(500), turn: s.turn, flight: again})
 	}
@@ -181,7 +181,6 @@ func (s *storm) dawdles(x, _ *seat) {
 	for i := range s.due {
 		if f := s.due[i].flight; f != nil && f.received.From == x.lnn && f.message.Kind == Heartbeat {
 			late := s.flightTo(f.to, x.lnn, f.received.Network, &f.message)
-			late.life = f.life
 			s.turn++
 			s.due.push(happening{at: s.now + time.Duration(s.random.Int64N(int64(2*x.timing.Span()))), turn: s.turn, flight: late})
 			break
@@ -226,6 +225,36 @@ func (s *storm) joins(x, _ *seat) {
 			})
 		}
 	}
+}
+
+// shifts has a node leave the configuration or come back, of which one reader of the store hears late, and cuts x off from some of the others
+// about when its observers change.
+func (s *storm) shifts(x, y *seat) {
+	if x == y {
+		return
+	}
+	s.members[y.lnn-1] = !s.members[y.lnn-1]
+	late := s.seats[s.random.IntN(len(s.seats))]
+	if late != x {
+		late.blind = s.now + s.milliseconds(3000)
+	}
+	for _, z := range s.seats {
+		if z.peer != nil && !z.frozen {
+			s.configure(z)
+		}
+	}
+	s.after(s.milliseconds(1000), func() {
+		healing := s.milliseconds(1500)
+		for _, z := range s.seats {
+			if s.random.IntN(2) == 0 {
+				continue
+			}
+			for _, pair := range [][2]int{{x.lnn, z.lnn}, {z.lnn, x.lnn}} {
+				s.cut[pair] = 1
+				s.after(healing, func() { delete(s.cut, pair) })
+			}
+		}
+	})
 }
 
 // settle ends all faults but departures, and starts what is off.

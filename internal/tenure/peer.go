@@ -123,7 +123,7 @@ type Peer struct {
 	right   right
 	watches map[int]*watch
 	order   []*watch // the same, by LNN, so that equal steps send equal messages
-	number  uint64   // of questions
+	number  uint64   // of questions; begins anywhere, so that no answer to an earlier life's question fits
 	stale   bool     // the observers are to be chosen anew
 	waited  bool     // it has been long enough since the start to take those for dead of whom nothing was heard
 
@@ -133,7 +133,7 @@ type Peer struct {
 // NewPeer makes the peer of a node whose agent starts now. Life is drawn at random for each start.
 func NewPeer(self int, life uint64, timing Timing, now time.Time) *Peer {
 	timing = timing.bounded()
-	return &Peer{self: self, life: life, born: now, asked: timing, right: right{timing: timing, why: "it has no incarnation yet"}, watches: map[int]*watch{}}
+	return &Peer{self: self, life: life, born: now, number: life, asked: timing, right: right{timing: timing, why: "it has no incarnation yet"}, watches: map[int]*watch{}}
 }
 
 // Step is the one door in. It returns the node's right as of now, and adds to out what is to be sent and what was found.

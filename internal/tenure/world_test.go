@@ -9,63 +9,12 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// flight is a message on its way to one process of a node.
+// flight is a message on its way to a node, in whatever life that is when it arrives.
 type flight struct {
 	to       *seat
-	life     int
 	message  Message
 	received Received
 	kept     bool // it may come again: it is not used for another message
-}
-
-// happening is one thing that is to happen in the world of the tests: something that is done, or a message that arrives.
-type happening struct {
-	at     time.Duration
-	turn   int
-	do     func()
-	flight *flight
-}
-
-func (h *happening) before(other *happening) bool {
-	return h.at < other.at || h.at == other.at && h.turn < other.turn
-}
-
-// calendar is a heap, by hand because it is what most of the time of these tests goes to.
-type calendar []happening
-
-func (c *calendar) push(h happening) {
-	*c = append(*c, h)
-	a := *c
-	i := len(a) - 1
-	for ; i > 0; i = (i - 1) / 2 {
-		parent := &a[(i-1)/2]
-		if !h.before(parent) {
-			break
-		}
-		a[i] = *parent
-	}
-	a[i] = h
-}
-
-func (c *calendar) pop() happening {
-	a := *c
-	first, last := a[0], a[len(a)-1]
-	a[len(a)-1] = happening{}
-	a = a[:len(a)-1]
-	*c = a
-	for i := 0; len(a) > 0; {
-		child := 2*i + 1
-		if child+1 < len(a) && a[child+1].before(&a[child]) {
-			child++
-		}
-		if child >= len(a) || !a[child].before(&last) {
-			a[i] = last
-			break
-		}
-		a[i] = a[child]
-		i = child
-	}
-	return first
 }
 
 // seat is one machine of the world: a peer, or none while it is off.
@@ -357,7 +306,7 @@ func (s *storm) flightTo(to *seat, from, network int, m *Message) *flight {
 	} else {
 		f = &flight{}
 	}
-	f.to, f.life, f.message = to, to.life, *m
+	f.to, f.message = to, *m
 	f.received = Received{Message: &f.message, From: from, Network: network}
 	return f
 }
@@ -411,7 +360,7 @@ func (s *storm) carry(x *seat, o *Outgoing, network int) {
 // arrive is the end of a flight.
 func (s *storm) arrive(f *flight) {
 	to := f.to
-	if to.peer == nil || to.life != f.life || s.cut[[2]int{f.received.From, to.lnn}] >= 1 {
+	if to.peer == nil || s.cut[[2]int{f.received.From, to.lnn}] >= 1 {
 		s.land(f)
 		return
 	}
