@@ -96,7 +96,7 @@ func (d *desk) due() {
 // acknowledge is what an observer says to a heartbeat of this node.
 func (d *desk) acknowledge(from int, beat Message) {
 	d.hears(from, Message{Kind: Acknowledgement, Lapsed: beat.Lapsed, Subject: 1, Incarnation: beat.Incarnation, Number: beat.Number,
-		Life: d.lives + uint64(from), Version: d.version}) //nolint:gosec // a small number
+		Life: d.lives + uint64(from), Version: d.version})
 }
 
 // hears passes in a message that arrives now.

@@ -37,9 +37,9 @@ func (g *gambler) next() int {
 func (g *gambler) large() uint64 {
 	b := g.next()
 	if b >= 250 {
-		return 1<<64 - 1 - uint64(b-250) //nolint:gosec // not negative
+		return 1<<64 - 1 - uint64(b-250)
 	}
-	return uint64(b % 12) //nolint:gosec // not negative
+	return uint64(b % 12)
 }
 
 func (g *gambler) span() time.Duration {
@@ -56,7 +56,7 @@ func (g *gambler) set() (lnns []int) {
 }
 
 func (g *gambler) message() *Received {
-	m := &Message{Kind: Kind(1 + g.next()%int(kinds-1)), Lapsed: g.next()%3 == 0, Reason: Denied(g.next() % int(denials)), Subject: 1 + g.next()%9, //nolint:gosec // small
+	m := &Message{Kind: Kind(1 + g.next()%int(kinds-1)), Lapsed: g.next()%3 == 0, Reason: Denied(g.next() % int(denials)), Subject: 1 + g.next()%9,
 		Incarnation: Incarnation(g.large()), Number: g.large(), Span: g.span(), Interval: g.span(), Life: g.large(), Version: g.large()}
 	return &Received{Message: m, From: 1 + g.next()%9, Network: g.next()%12 - 2, Arrived: g.now.Add(-time.Duration(g.next()) * time.Millisecond)}
 }
@@ -73,7 +73,7 @@ func (g *gambler) acknowledgement() *Received {
 }
 
 func (g *gambler) configured() Event {
-	e := &Configured{Timing: Timing{Interval: g.span(), Multiplier: int(g.large())}} //nolint:gosec // any number
+	e := &Configured{Timing: Timing{Interval: g.span(), Multiplier: int(g.large())}}
 	named := false
 	for _, lnn := range g.set() {
 		e.Voices = append(e.Voices, Voice{LNN: lnn, Rack: string(rune('a' + lnn%2))})
@@ -99,7 +99,7 @@ func (g *gambler) event() Event {
 		return &Recorded{LNN: 1 + g.next()%9, Incarnation: Incarnation(g.large()), Observers: o, Span: g.span()}
 	case "published":
 		o, span := g.peer.OnRecord()
-		return &Published{Incarnation: g.peer.right.incarnation, Version: o.Version + uint64(g.next()%3) - 1, Span: span} //nolint:gosec // small
+		return &Published{Incarnation: g.peer.right.incarnation, Version: o.Version + uint64(g.next()%3) - 1, Span: span}
 	case "told":
 		return &Told{LNN: 1 + g.next()%9, Over: Incarnation(g.large())}
 	case "message":
@@ -176,7 +176,7 @@ func FuzzPeer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g := &gambler{t: t, bytes: b, now: epoch, sent: map[uint64]time.Time{}, given: map[int]time.Time{}}
-		g.peer = NewPeer(1+g.next()%3, uint64(g.next()), usual, g.now) //nolint:gosec // small
+		g.peer = NewPeer(1+g.next()%3, uint64(g.next()), usual, g.now)
 		for steps := 0; len(g.bytes) > 0 && steps < 2000; steps++ {
 			event := g.event()
 			g.account(event)

@@ -305,7 +305,7 @@ func heardAgain(t *testing.T) {
 		d.now = after(800)
 		d.step(&Due{})
 		for _, o := range d.beats[len(last):] {
-			if want := uint64(100 + o.To); o.Message.Life != want { //nolint:gosec // a small number
+			if want := uint64(100 + o.To); o.Message.Life != want {
 				t.Fatalf("the marked heartbeat to %d names life %d, wanted %d", o.To, o.Message.Life, want)
 			}
 		}
