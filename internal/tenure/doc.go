@@ -12,7 +12,7 @@
 //
 // The rules are those of ARCHITECTURE.md, "Why no two nodes hold one address"; docs/model/ has them as models that SPIN
 // checks, and names the mended ones. Each rule stands in the code where it is kept, by the name that its model's broken
-// variant has.
+// variant has, and rules_test.go has a small history for each.
 //
 // The package is pure: it reads no clock, sends nothing, and does not write records; the agent and the package datagram below it
 // do that. It does not decide who should own what either; placement and steering do. A Peer is not safe for
