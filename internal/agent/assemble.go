@@ -96,6 +96,7 @@ func (a *Agent) present() []int {
 func (a *Agent) silence(reason string) {
 	a.applier.reconciler.Silence(reason)
 	a.clients.silenced()
+	a.loop.note() // the right may be back already
 	if !a.leaving.Load() {
 		a.event("node.lapsed", a.self.Name, reason, nil)
 	}

@@ -37,6 +37,7 @@ type loop struct {
 	generation   uint64
 	wanted       []steering.Holding
 	routesOf     *cluster.Config      // whose routes the last wish has
+	silenced     uint64               // how often the node had been silenced when the last wish was made
 	checksOf     *cluster.Config      // whose checks run
 	needs        map[string]time.Time // when the need for a change of a key arose
 	wasReady     bool
@@ -320,13 +321,15 @@ func (l *loop) settling(w *steering.World, now time.Time) bool {
 	return false
 }
 
-// want hands a wish to the applier when it differs from the last.
+// want hands a wish to the applier when it differs from the last, or when the node was silenced since: a silence drops the wish with the
+// addresses, and a lapse may be over before the loop sees that there was one.
 func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[netip.Addr]bool, silences uint64) {
-	if l.generation > 0 && slices.Equal(holdings, l.wanted) && l.routesOf == w.Config {
+	moving := slices.ContainsFunc(holdings, func(h steering.Holding) bool { return h.Kind != steering.Static })
+	if l.generation > 0 && slices.Equal(holdings, l.wanted) && l.routesOf == w.Config && (!moving || l.silenced == silences) {
 		return
 	}
 	l.generation++
-	l.wanted, l.routesOf = holdings, w.Config
+	l.wanted, l.routesOf, l.silenced = holdings, w.Config, silences
 	handing := steering.Handing(w, l.tenancy.Incarnation())
 	l.give(handing)
 	l.applier.Want(wish{

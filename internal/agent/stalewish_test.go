@@ -74,3 +74,17 @@ func TestAWishOfAnEarlierLifeIsNotCarriedOut(t *testing.T) {
 		}
 	})
 }
+
+// A lapse may be over before the loop sees that there was one, and the silence that it began with comes all the same. What the node may
+// hold is taken again.
+func TestASilenceIsMadeUpForWhenTheRightIsBack(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *testCluster) {
+		node := c.nodes[3].agent
+		before := c.onKernel(3)
+		node.silence("it lapsed for a moment")
+		if left := c.onKernel(3); len(left) > 0 || !node.tenancy.Standing().MayHold {
+			t.Fatalf("%v are left of %v; that is no silence under a right that is there", left, before)
+		}
+		c.eventually("it has its addresses again", func() bool { return len(c.onKernel(3)) == len(before) })
+	})
+}
