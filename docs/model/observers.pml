@@ -80,7 +80,7 @@ byte asks;                              /* its version */
 #ifdef WITHOUTMAJORITY
 #define OLDRECORDED true
 #else
-#define OLDRECORDED (OLD(moved) >= MAJORITY)
+#define OLDRECORDED (OLD(moved) >= NEED)
 #endif
 #define MAYEND (stored == VERSIONBOTH && NODERECORDED && OLDRECORDED)
 #ifdef NOSPAN

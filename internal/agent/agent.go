@@ -113,6 +113,7 @@ type Agent struct {
 	releases  releases // what others let go of in favour of this node
 	networks  networkFaults
 	wg        sync.WaitGroup
+	beating   chan error // why the heartbeats ended
 }
 
 // edges are the parts of the world that an agent touches, as it sees them; tests put others there.
@@ -166,6 +167,7 @@ func Run(ctx context.Context, options Options) error {
 		return errors.Join(err, closeAll(servers))
 	}
 	a.startServers(servers)
+	defer a.heartbeat()() // it observes the others before it can hold itself: they may depend on it while the store is away
 	defer a.closeStore()
 	if err := a.openStore(ctx, config); err != nil {
 		return err

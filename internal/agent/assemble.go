@@ -287,14 +287,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	run("waking clients", void(a.clients.tickler.Run))
 	// The right to hold outlives everything that could put an address on an interface: it is given up last.
 	holding, release := context.WithCancel(context.WithoutCancel(running))
-	beating, still := context.WithCancel(context.WithoutCancel(running))
-	var held, beats sync.WaitGroup
-	beats.Go(func() {
-		if err := a.edges.wire.Serve(beating, a.tenancy); err != nil && beating.Err() == nil {
-			failed <- fmt.Errorf("heartbeats: %w", err)
-		}
-	})
-	beats.Go(func() { a.tenancy.keepSilent(beating) })
+	var held sync.WaitGroup
 	held.Go(func() { a.tenancy.Run(holding) })
 	run("the loop", func(ctx context.Context) error {
 		a.loop.run(ctx, a.store.Watch(ctx, "", 0))
@@ -309,6 +302,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	case <-ctx.Done():
 		a.leave()
 	case err = <-failed:
+	case err = <-a.beating:
 	}
 	a.answers.server.Close()
 	stop()
@@ -317,9 +311,25 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	a.leaveGuard()
 	release()
 	held.Wait()
-	still()
-	beats.Wait()
 	return err
+}
+
+// heartbeat has this node take part in the heartbeats until the returned function is called, which is after everything else has ended.
+func (a *Agent) heartbeat() (still func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
+	a.beating = make(chan error, 1)
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		if err := a.edges.wire.Serve(ctx, a.tenancy); err != nil && ctx.Err() == nil {
+			a.beating <- fmt.Errorf("heartbeats: %w", err)
+		}
+	})
+	beats.Go(func() { a.tenancy.keepSilent(ctx) })
+	beats.Go(func() { a.tenancy.tellFindings(ctx) })
+	return func() {
+		cancel()
+		beats.Wait()
+	}
 }
 
 // identityEvery is how often this node looks at its certificates.

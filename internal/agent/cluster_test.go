@@ -171,6 +171,7 @@ func (c *testCluster) start(lnn int) {
 	go func() {
 		defer close(ended)
 		defer a.edges.wire.Close()
+		defer a.heartbeat()()
 		defer power()
 		a.useStore(store.Guard(n.store, c.id, a.board))
 		if err := a.seed(asked, config); err != nil {

@@ -330,8 +330,9 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[
 	}
 	l.generation++
 	l.wanted, l.routesOf, l.silenced = holdings, w.Config, silences
-	handing := steering.Handing(w, l.tenancy.Incarnation())
+	handing := steering.Handing(w, l.tenancy.Incarnation(), l.changing)
 	l.give(handing)
+	w.Given, _ = l.told(w) // what is told is not taken back by what is decided next
 	l.applier.Want(wish{
 		handing:    handing,
 		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),

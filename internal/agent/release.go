@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
@@ -117,6 +118,16 @@ func (a *Agent) takeReleases(from int, r *holdfastv1.ReleasedRequest) error {
 	}
 	a.loop.note()
 	return nil
+}
+
+// changing reports whether this node has a change of the record of a pool or of a service address under way, whose outcome it does not
+// know.
+func (l *loop) changing(id cluster.PoolID, service steering.ServiceKey) bool {
+	key := poolKey(id)
+	if service != (steering.ServiceKey{}) {
+		key = serviceKey(service)
+	}
+	return l.writer.Busy(key, l.replica.revision)
 }
 
 // give notes of which addresses this node tells others that it has let go, before it does.

@@ -23,6 +23,8 @@ const (
 	holdDownMax   = 10 * time.Minute
 )
 
+var errAnotherAgent = errors.New("does a second agent run with its certificate?")
+
 // StoreSilentFor is how long ago the store last answered this node; zero while nobody has asked it for long.
 func (t *tenancy) StoreSilentFor() time.Duration {
 	t.mu.Lock()
@@ -162,6 +164,9 @@ func (t *tenancy) report(ctx context.Context, member memberRecord) error {
 	err := t.put(ctx, member)
 	t.heard(err)
 	if err != nil {
+		t.mu.Lock()
+		t.written = memberRecord{} // it may have been written all the same
+		t.mu.Unlock()
 		return err
 	}
 	t.mu.Lock()
@@ -179,7 +184,7 @@ func (t *tenancy) put(ctx context.Context, member memberRecord) error {
 	case err != nil && !errors.Is(err, store.ErrDamaged):
 		return fmt.Errorf("reading this node's report: %w", err)
 	case present.Value.Incarnation > member.Incarnation:
-		return fmt.Errorf("incarnation %d of this node has reported already; does a second agent run with its certificate?", present.Value.Incarnation)
+		return fmt.Errorf("incarnation %d of this node has reported already: %w", present.Value.Incarnation, errAnotherAgent)
 	case present.Value.Over && present.Value.Incarnation == member.Incarnation:
 		t.tell(&tenure.Told{LNN: t.lnn, Over: member.Incarnation, By: "the store says so"})
 		return nil
@@ -207,7 +212,7 @@ func (t *tenancy) heard(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked = t.now()
-	if err == nil || errors.Is(err, store.ErrConflict) {
+	if err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, errAnotherAgent) {
 		t.answered = t.asked
 	}
 }
@@ -215,14 +220,16 @@ func (t *tenancy) heard(err error) {
 // close says in the store that this incarnation is over, so that whoever starts later knows. The others have had the farewell.
 func (t *tenancy) close() {
 	t.mu.Lock()
-	member := t.written
+	incarnation, begun := t.peer.Incarnation()
+	member := t.member
+	member.Incarnation, member.Over = incarnation, true
+	member.Observers, _ = t.peer.OnRecord()
 	t.mu.Unlock()
-	if member.Incarnation == 0 {
-		return
+	if !begun {
+		return // nothing names it
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), reportTry)
 	defer cancel()
-	member.Over = true
 	if err := t.put(ctx, member); err != nil {
 		t.log.Warn("the store was not told that this node is gone; the others know, or find out", "error", err)
 	}

@@ -65,6 +65,7 @@ type tenancy struct {
 	resigned chan struct{}
 	wake     chan struct{}
 	silences chan string
+	findings chan tenure.Finding
 	deadline atomic.Int64 // when the right runs out, in nanoseconds of the clock; 0: there is none
 }
 
@@ -75,7 +76,7 @@ var dueNow = &tenure.Due{}
 func newTenancy(lnn int, life uint64, timing tenure.Timing, now func() time.Time) *tenancy {
 	return &tenancy{
 		lnn: lnn, now: now, timing: timing, peer: tenure.NewPeer(lnn, life, timing, now()),
-		wake: make(chan struct{}, 1), silences: make(chan string, 1),
+		wake: make(chan struct{}, 1), silences: make(chan string, 1), findings: make(chan tenure.Finding, 128),
 	}
 }
 
@@ -147,11 +148,8 @@ func (t *tenancy) Recorded(lnn int, m memberRecord) {
 func (t *tenancy) tell(event tenure.Event) {
 	t.mu.Lock()
 	t.step(event, t.now())
-	pending := len(t.box.Messages) > 0
 	t.mu.Unlock()
-	if pending {
-		t.wire.Poke()
-	}
+	t.wire.Poke() // there may be something to send, or the right may end sooner than it did
 }
 
 // Received takes in a message: the wire calls it.
@@ -191,7 +189,10 @@ func (t *tenancy) step(event tenure.Event, now time.Time) {
 	t.standing = t.peer.Step(event, now, &t.box)
 	t.setDeadline(deadlineOf(t.standing))
 	for _, f := range t.box.Findings {
-		t.found(f)
+		select {
+		case t.findings <- f:
+		default: // nobody has read a hundred of them; what counts is in the peer
+		}
 	}
 	news := len(t.box.Findings) > 0
 	t.box.Findings = t.box.Findings[:0]
@@ -238,6 +239,18 @@ func (t *tenancy) keepSilent(ctx context.Context) {
 			return
 		case reason := <-t.silences:
 			t.silence(reason)
+		}
+	}
+}
+
+// tellFindings passes findings on. It has a goroutine of its own: heartbeats do not wait for a log.
+func (t *tenancy) tellFindings(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-t.findings:
+			t.found(f)
 		}
 	}
 }

@@ -88,7 +88,9 @@ func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, m
 
 // Handing are the moves away from this node whose address it may tell the target of as soon as it is off its interfaces, so that the
 // target need not wait for the record. By address.
-func Handing(w *World, self tenure.Incarnation) map[netip.Addr]tenure.Statement {
+//
+// Nothing is told while this node has a change of the same record under way: it might be one that takes the move back.
+func Handing(w *World, self tenure.Incarnation, pending func(cluster.PoolID, ServiceKey) bool) map[netip.Addr]tenure.Statement {
 	handing := map[netip.Addr]tenure.Statement{}
 	add := func(address netip.Addr, st tenure.Statement) {
 		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed
@@ -96,13 +98,18 @@ func Handing(w *World, self tenure.Incarnation) map[netip.Addr]tenure.Statement 
 			handing[address] = st
 		}
 	}
-	for _, record := range w.Pools {
+	for id, record := range w.Pools {
+		if pending(id, ServiceKey{}) {
+			continue
+		}
 		for address, st := range record {
 			add(address, st)
 		}
 	}
 	for key, st := range w.Services {
-		add(key.Address, st)
+		if !pending(cluster.PoolID{}, key) {
+			add(key.Address, st)
+		}
 	}
 	return handing
 }

@@ -15,6 +15,7 @@ import (
 // Proposal is a new record for a pool.
 type Proposal struct {
 	Pool      cluster.PoolID
+	asked     bool // by an operator, through whichever node
 	Record    tenure.Record
 	Dead      []int // nodes whose addresses are being taken over
 	Changed   []netip.Addr
@@ -33,7 +34,7 @@ func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Prop
 	if !exists {
 		return retirePool(w, id)
 	}
-	p = Proposal{Pool: id, Record: maps.Clone(w.Pools[id]), Rank: -1}
+	p = Proposal{Pool: id, asked: asked, Record: maps.Clone(w.Pools[id]), Rank: -1}
 	if p.Record == nil {
 		p.Record = tenure.Record{}
 	}
@@ -188,9 +189,10 @@ func (p *Proposal) apply(w *World, want placement.Statement, reason string, now 
 	p.set(w, want.Address, before, after, reason)
 }
 
-// mayCancel reports whether this node may take back a move: only the owner, which has told nobody that it let go.
+// mayCancel reports whether this node may take back a move: only the owner, which has told nobody that it let go, and which decides
+// and tells in one place. What an operator asks for is decided elsewhere.
 func (p *Proposal) mayCancel(w *World, st tenure.Statement, address netip.Addr) bool {
-	return st.Owner.LNN == w.Self && st.Owner.Incarnation == w.Nodes[w.Self].Incarnation && !w.Given[address].Of(st)
+	return !p.asked && st.Owner.LNN == w.Self && st.Owner.Incarnation == w.Nodes[w.Self].Incarnation && !w.Given[address].Of(st)
 }
 
 // failOver is the step for an address whose owner is over. Whoever may have taken it already becomes the owner; a next that is not

@@ -103,6 +103,7 @@ func (f *foggy) look(lnn int) {
 		return
 	}
 	w := f.seen(lnn)
+	defer func() { f.verify() }()
 	want := map[netip.Addr]bool{}
 	for _, h := range Desired(w, n.Incarnation, true) {
 		want[h.Address] = true
@@ -110,10 +111,11 @@ func (f *foggy) look(lnn int) {
 	if s.wish == nil || !maps.Equal(want, s.wish) {
 		s.wish = want
 		s.wishes++
-		s.handing = Handing(w, n.Incarnation)
+		s.handing = Handing(w, n.Incarnation, func(cluster.PoolID, ServiceKey) bool { return len(s.writing) > 0 })
 		for address, st := range s.handing {
 			s.given[address] = Release{st.Owner, st.Epoch}
 		}
+		w.Given = maps.Clone(s.given)
 		f.say("node %d/%d wishes %v by version %d", lnn, n.Incarnation, slices.SortedFunc(maps.Keys(want), netip.Addr.Compare), s.version)
 	}
 	if len(s.writing) > 2 {

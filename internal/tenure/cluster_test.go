@@ -94,7 +94,7 @@ func (s *storm) order() {
 	}
 }
 
-// stuck reports whether a change of a set cannot end, since a majority of the old one has left and is off. It is pending until the node's next
+// stuck reports whether a change of a set cannot end, since too few of the old one run. It is pending until the node's next
 // incarnation, or an operator's word.
 func (s *storm) stuck(o Observers) bool {
 	running := 0
@@ -103,7 +103,7 @@ func (s *storm) stuck(o Observers) bool {
 			running++
 		}
 	}
-	return o.Changing && running < Majority(len(o.Previous))
+	return o.Changing && running < Need(len(o.Previous))
 }
 
 // quiet is a history in which nothing fails. Once all hold, nothing but heartbeats happens.

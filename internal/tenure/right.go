@@ -66,7 +66,7 @@ type right struct {
 	recorded     uint64        // the version that is known to be on record in the store
 	recordedSpan time.Duration // and the longest span in use
 	ending       bool          // the change of the set may end: what is to be on record is the new set alone
-	moved        time.Time     // when a majority of the previous set, and this node, had recorded the change
+	moved        time.Time     // when enough of the previous set, and this node, had recorded the change
 }
 
 // enter begins an incarnation. It has no leases yet.
@@ -302,7 +302,8 @@ func (r *right) beginChange(now time.Time) {
 	r.shorten()
 }
 
-// ripen ends a change when this node ("without-node") and a majority of the previous set ("without-majority") have recorded it and
+// ripen ends a change when this node ("without-node") has recorded it, and so many of the previous set that those who have not are no
+// majority ("without-majority"), and when
 // one span has passed ("no-span").
 func (r *right) ripen(now time.Time) {
 	if r.recorded < r.set.Version {
@@ -314,7 +315,7 @@ func (r *right) ripen(now time.Time) {
 			recorded++
 		}
 	}
-	if len(r.set.Previous) > 0 && recorded < Majority(len(r.set.Previous)) {
+	if len(r.set.Previous) > 0 && recorded < Need(len(r.set.Previous)) {
 		return
 	}
 	if r.moved.IsZero() {

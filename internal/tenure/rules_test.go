@@ -185,7 +185,7 @@ func withoutNode(t *testing.T) {
 	d.wantsChanging(false)
 }
 
-// A change does not end before a majority of the old set has recorded it.
+// A change does not end before so many of the old set have recorded it that the others are no majority.
 func withoutMajority(t *testing.T) {
 	d := newChanger(t)
 	d.published()
