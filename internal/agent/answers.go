@@ -81,11 +81,11 @@ func searches(config *cluster.Config) []dns.Search {
 	return lists
 }
 
-// ownServiceAddresses are those that the records give to this node: it answers on them, and on no others.
+// ownServiceAddresses are those that this node holds or is about to take: it answers on them, and on no others.
 func ownServiceAddresses(w *steering.World, id cluster.SubnetID, all []netip.Addr) []netip.Addr {
 	var own []netip.Addr
 	for _, addr := range all {
-		if st := w.Services[steering.ServiceKey{Subnet: id, Address: addr}]; st.Owner.LNN == w.Self && st.State() == tenure.Held {
+		if steering.HoldsService(w, steering.ServiceKey{Subnet: id, Address: addr}) {
 			own = append(own, addr)
 		}
 	}
@@ -159,11 +159,13 @@ func inOrOut(why string) string {
 	return "out"
 }
 
-// givable are the addresses of a pool that a member holds now, sorted: none that is on its way elsewhere.
+// givable are the addresses of a pool that a member holds now, sorted: none that is on its way elsewhere. Those of an owner that is over
+// are its next's, which takes them without waiting for the record.
 func givable(w *steering.World, id cluster.PoolID, m cluster.Member) []netip.Addr {
 	var owned []netip.Addr
 	for addr, st := range w.Pools[id] {
-		if st.Owner.Member() == m && st.State() == tenure.Held && !w.Over(st.Owner) {
+		holder := w.Holder(st)
+		if holder.Member() == m && !holder.IsZero() && (st.State() == tenure.Held || holder != st.Owner) {
 			owned = append(owned, addr)
 		}
 	}

@@ -282,11 +282,15 @@ func (a asker) Failover(_ context.Context, lnn int, id string) ([]*holdfastv1.Ev
 // fakeNames keeps the view that names would be answered from.
 type fakeNames struct {
 	seen    atomic.Pointer[dns.View]
-	closing time.Duration // how long it takes to close
+	asked   atomic.Pointer[[]netip.Addr] // where it listens
+	closing time.Duration                // how long it takes to close
 }
 
-func (f *fakeNames) SetView(v *dns.View)                          { f.seen.Store(v) }
-func (f *fakeNames) Serve(context.Context, []netip.Addr) error    { return nil }
+func (f *fakeNames) SetView(v *dns.View) { f.seen.Store(v) }
+func (f *fakeNames) Serve(_ context.Context, on []netip.Addr) error {
+	f.asked.Store(&on)
+	return nil
+}
 func (f *fakeNames) Merge(dns.Told) []dns.Standing                { return nil }
 func (f *fakeNames) Rotation(cluster.PoolID) (dns.Rotation, bool) { return dns.Rotation{}, false }
 func (f *fakeNames) Adopt(dns.Rotation, dns.Standing) bool        { return false }

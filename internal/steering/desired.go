@@ -65,6 +65,14 @@ func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 	return holdings
 }
 
+// HoldsService reports whether this node holds a service address, or is about to: it answers there. Like Desired it does not wait for
+// the record.
+func HoldsService(w *World, key ServiceKey) bool {
+	st := w.Services[key]
+	holding := Holding{Address: key.Address, Kind: Service, Subnet: key.Subnet}
+	return holding.hold(w, st, w.Nodes[w.Self].Incarnation, true, w.Unfit(w.heir(st).Member()))
+}
+
 // hold fills in on which interface this node holds an address by a statement, and reports whether it does.
 func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, mayHold bool, unfit string) bool {
 	if mayHold && w.inherits(h.Address, st, self, unfit) {

@@ -312,7 +312,7 @@ func (w *World) ServiceHolders(subnet cluster.SubnetID) []netip.Addr {
 	var held []netip.Addr
 	for _, address := range w.Config.ServiceAddresses(subnet) {
 		st := w.Services[ServiceKey{subnet, address}]
-		if !st.Owner.IsZero() && !w.Over(st.Owner) {
+		if !w.Holder(st).IsZero() {
 			held = append(held, address)
 		}
 	}
