@@ -82,6 +82,7 @@ type Agent struct {
 	started   time.Time
 	identity  *identity.Identity
 	self      cluster.Node
+	begun     *cluster.Config // the configuration in its directory at the start
 	clusterID store.ClusterID
 
 	board    *problem.Board
@@ -114,6 +115,8 @@ type Agent struct {
 	networks  networkFaults
 	wg        sync.WaitGroup
 	beating   chan error // why the heartbeats ended
+
+	declarations *declarations // what operators said of dead nodes, and the store has not taken yet
 }
 
 // edges are the parts of the world that an agent touches, as it sees them; tests put others there.
@@ -134,6 +137,7 @@ type edges struct {
 	tickles     address.TickleSender                                         // wakes far ends
 	pushes      connectionPusher                                             // the other nodes, told of connections
 	releases    releaser                                                     // and of addresses that they may take
+	declared    declaredAsker                                                // and of what an operator declared
 	site        siteAsker                                                    // the site's DNS servers
 }
 
@@ -274,7 +278,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, inside: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
-		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, releases: a.peers, site: askSite,
+		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

@@ -29,13 +29,14 @@ import (
 // assemble makes the rooms that do not need the store, and drops every moving address that is found on this node before
 // anybody is spoken to: they may be somebody else's by now.
 func (a *Agent) assemble(config *cluster.Config, e edges) error {
-	a.edges = e
+	a.edges, a.begun = e, config
 	a.loads = load.NewBoard(a.registry)
 	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
 		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, renounced: map[netip.Addr]bool{}, given: map[netip.Addr]steering.Release{}, reported: map[int]string{},
 	}
+	a.declarations = newDeclarations()
 	a.peers.SetNodes(config.Nodes)
 	a.tenancy = newTenancy(a.self.LNN, newLife(), timingOf(config.Settings), a.now)
 	a.tenancy.wire, a.tenancy.log, a.tenancy.silence, a.tenancy.changed = e.wire, a.log, a.silence, a.loop.note
@@ -294,6 +295,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 		return errors.New("the watch of the store ended")
 	})
 	run("members of the store", void(a.seat.run))
+	run("what operators declared", void(a.keepDeclared))
 	run("systemd", void(a.notifySystemd))
 	run("certificates", void(a.watchIdentity))
 	run("the guard", void(a.keepGuard))

@@ -159,7 +159,7 @@ func (c *testCluster) start(lnn int) {
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
 
-		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn}, releases: asker{c, lnn}, site: c.siteDNS,
+		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn}, releases: asker{c, lnn}, declared: asker{c, lnn}, site: c.siteDNS,
 	}
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)

@@ -126,7 +126,8 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 		}
 	}
 	for lnn, gone := range l.replica.gone {
-		if gone.record.Over && lnn != l.self.LNN && gone.incarnation > l.tenancy.Down(lnn) {
+		news := gone.incarnation > l.tenancy.Down(lnn) || gone.record.Declared != nil && !l.tenancy.Declared(lnn)
+		if gone.record.Over && lnn != l.self.LNN && news {
 			l.tenancy.Recorded(lnn, gone.record)
 		}
 	}
@@ -226,6 +227,7 @@ func (l *loop) world(now time.Time) *steering.World {
 	for lnn, gone := range l.replica.gone {
 		node := w.Nodes[lnn]
 		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, l.tenancy.Down(lnn), gone.left
+		node.Declared = l.tenancy.Declared(lnn)
 		w.Nodes[lnn] = node
 	}
 	if standing := l.tenancy.Standing(); !standing.MayHold && l.tenancy.Incarnation() > 0 {

@@ -111,6 +111,14 @@ type peerService struct{ *Agent }
 
 // caller is the configured node that calls.
 func (s peerService) caller(ctx context.Context) (cluster.Node, error) {
+	if view := s.view.Load(); view != nil {
+		return callerIn(ctx, view.world.Config)
+	}
+	return callerIn(ctx, &cluster.Config{})
+}
+
+// callerIn is the node of a configuration that calls.
+func callerIn(ctx context.Context, config *cluster.Config) (cluster.Node, error) {
 	state, ok := api.PeerState(ctx)
 	if !ok {
 		return cluster.Node{}, api.Forbidden("only nodes with a certificate of this cluster may ask this")
@@ -119,10 +127,8 @@ func (s peerService) caller(ctx context.Context) (cluster.Node, error) {
 	if err != nil {
 		return cluster.Node{}, api.Forbidden("the caller's certificate names no node: %v", err)
 	}
-	if view := s.view.Load(); view != nil {
-		if node, ok := view.world.Config.NodeNamed(name); ok {
-			return node, nil
-		}
+	if node, ok := config.NodeNamed(name); ok {
+		return node, nil
 	}
 	return cluster.Node{}, api.Forbidden("node %q is not in the configuration that this node has", name)
 }

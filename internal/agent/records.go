@@ -59,6 +59,14 @@ type memberRecord struct {
 	StoreMember    string             `json:"store_member,omitempty"`   // the member of the embedded store whose data it has
 	StoreFault     string             `json:"store_fault,omitempty"`    // why that one does not run
 	CutNetworks    []int              `json:"cut_networks,omitempty"`   // over which it hears few of those that it hears at all, by position among its addresses
+	Declared       *declaredRecord    `json:"declared,omitempty"`       // an operator said that this incarnation is dead
+}
+
+// declaredRecord is an operator's word that a node is dead.
+type declaredRecord struct {
+	By     string    `json:"by"` // the user, as the kernel vouches for it, and the node that was asked
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
 }
 
 // equal reports whether two reports say the same.

@@ -120,10 +120,12 @@ func (t *tenancy) needsIncarnation() (bool, time.Duration) {
 	if t.lapsedAt.IsZero() {
 		return false, storeLook
 	}
-	limit := max(resumeLimit, 10*t.timing.Span())
-	left := t.lapsedAt.Add(limit).Sub(t.now())
+	left := t.lapsedAt.Add(t.resumeWithin()).Sub(t.now())
 	return left <= 0, max(left, reportAgain)
 }
+
+// resumeWithin is for how long a lapse may be resumed before it is given up. The caller has the lock.
+func (t *tenancy) resumeWithin() time.Duration { return max(resumeLimit, 10*t.timing.Span()) }
 
 // due is the report that is to be written, if it differs from what is there. Nothing is reported before the incarnation has had
 // enough leases. The caller has the lock.

@@ -34,6 +34,8 @@ type seat struct {
 	waits   string        // what a first start waits for
 	tried   time.Time     // when a member was last started here, or tried to
 
+	rebuilding bool // an operator has the store rebuilt from the member here, which is stopped and started for it
+
 	// Of the goroutine that runs rounds.
 	client   store.Client // nil: the store is external
 	followed int64        // revision of the roster whose endpoints are in use
@@ -130,16 +132,20 @@ func (s *seat) insist(peers map[string]string) {
 
 // start starts a member here.
 func (s *seat) start(peers map[string]string, joining bool) error {
+	return s.startWith(store.MemberOptions{Peers: peers, Joining: joining})
+}
+
+// startWith starts a member here; what is the same for all is added to the options.
+func (s *seat) startWith(options store.MemberOptions) error {
 	s.mu.Lock()
 	s.tried = s.now()
 	s.mu.Unlock()
-	member, err := store.StartMember(store.MemberOptions{
-		Name: s.self.Name, Dir: s.dir(), Cluster: s.identity.Cluster, Peers: peers, Joining: joining,
-		ListenClient: []string{net.JoinHostPort(s.self.Addresses[0].String(), strconv.Itoa(StoreClientPort))},
-		Files: store.Files{AuthorityCert: s.identity.Paths.AuthorityCert, NodeCert: s.identity.Paths.NodeCert, NodeKey: s.identity.Paths.NodeKey,
-			ServerName: identity.ServerName},
-		Logger: s.log, Board: s.board,
-	})
+	options.Name, options.Dir, options.Cluster = s.self.Name, s.dir(), s.identity.Cluster
+	options.ListenClient = []string{net.JoinHostPort(s.self.Addresses[0].String(), strconv.Itoa(StoreClientPort))}
+	options.Files = store.Files{AuthorityCert: s.identity.Paths.AuthorityCert, NodeCert: s.identity.Paths.NodeCert, NodeKey: s.identity.Paths.NodeKey,
+		ServerName: identity.ServerName}
+	options.Logger, options.Board = s.log, s.board
+	member, err := store.StartMember(options)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -296,8 +302,11 @@ func (s *seat) attend(v *view) {
 		return
 	}
 	s.mu.Lock()
-	member, stuck, tried := s.member, s.stuck, s.tried
+	member, stuck, tried, rebuilding := s.member, s.stuck, s.tried, s.rebuilding
 	s.mu.Unlock()
+	if rebuilding {
+		return
+	}
 	running := ""
 	if member != nil {
 		running = memberID(member.ID())

@@ -138,10 +138,43 @@ func (t *tenancy) Configure(config *cluster.Config) {
 // Recorded takes in another node's report from the store.
 func (t *tenancy) Recorded(lnn int, m memberRecord) {
 	if m.Over {
-		t.tell(&tenure.Told{LNN: lnn, Over: m.Incarnation, By: "its report says so"})
+		t.tell(&tenure.Told{LNN: lnn, Over: m.Incarnation, By: "its report says so", Declared: m.Declared != nil})
 		return
 	}
 	t.tell(&tenure.Recorded{LNN: lnn, Incarnation: m.Incarnation, Observers: m.Observers, Span: time.Duration(m.SpanMS) * time.Millisecond})
+}
+
+// Declare takes in an operator's word that a node is dead. A node that has lapsed does not wait any longer for those whose word would
+// let it resume: it begins another incarnation, for which the dead are not needed, as soon as the store gives it a number.
+func (t *tenancy) Declare(lnn int, over tenure.Incarnation, by string) {
+	t.tell(&tenure.Told{LNN: lnn, Over: over, By: by, Declared: true})
+	t.mu.Lock()
+	if !t.lapsedAt.IsZero() {
+		t.lapsedAt = t.now().Add(-t.resumeWithin())
+	}
+	t.mu.Unlock()
+	t.stir()
+}
+
+// Declared reports whether an operator declared a node dead that has not come back.
+func (t *tenancy) Declared(lnn int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peer.Declared(lnn)
+}
+
+// Opinion is what this node knows of others that an operator wants to declare dead.
+func (t *tenancy) Opinion(lnns []int) opinion {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := opinion{latest: map[int]tenure.Incarnation{}}
+	for _, lnn := range lnns {
+		o.latest[lnn] = t.peer.Latest(lnn)
+		if t.peer.Sounds(lnn, t.now()) {
+			o.heard = append(o.heard, lnn)
+		}
+	}
+	return o
 }
 
 // tell passes an event in from outside the wire's thread; what is to be sent goes at its next turn.

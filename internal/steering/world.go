@@ -33,6 +33,7 @@ type Node struct {
 	Draining    bool               // an operator asked it to give everything away
 	Leaving     bool               // its agent is shutting down
 	Left        bool               // its agent was stopped in an orderly way
+	Declared    bool               // an operator declared it dead, and it has not come back
 	Lapsed      string             // why it may hold nothing that moves; a node knows this of itself alone
 	Faults      map[string]string  // interface to what is wrong with it; a missing interface is fit
 	PoolFaults  map[cluster.PoolID]string
@@ -195,6 +196,8 @@ func (w *World) Unfit(m cluster.Member) string {
 		return "it is no longer in the configuration"
 	case !node.Present && node.Left:
 		return "its agent was stopped"
+	case !node.Present && node.Declared:
+		return "an operator declared it dead"
 	case !node.Present && node.Over >= node.Incarnation:
 		return "it is down"
 	case !node.Present:

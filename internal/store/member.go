@@ -69,6 +69,9 @@ type MemberOptions struct {
 	// Joining: the member was added to a store that runs (AddLearner), and this is its first start. Without it, and without
 	// data, the member founds a store together with all of Peers.
 	Joining bool
+	// Alone: the member takes up its data as the only member, and forgets the others. A majority of them must be lost for good: one
+	// that comes back with its data is told that it was removed by whoever it asks, and two of them could go on without this one.
+	Alone bool
 
 	ListenPeer   []string // "address:port"; default: this member's entry of Peers
 	ListenClient []string // "address:port", at least one
@@ -187,6 +190,7 @@ func (m *Member) config() (*embed.Config, error) {
 		members = append(members, name+"="+u.String())
 	}
 	c.InitialCluster = strings.Join(members, ",")
+	c.ForceNewCluster = o.Alone
 	if o.Joining {
 		c.ClusterState = embed.ClusterStateFlagExisting
 	}

@@ -26,6 +26,9 @@ func (m *Member) Leads() bool {
 	return m.started.Load() && m.etcd.Server.Leader() == m.etcd.Server.MemberID() && m.running()
 }
 
+// Revision is that of the last change in the member's own copy of the store. It asks nobody, and may lag behind the others'.
+func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }
+
 func (m *Member) running() bool {
 	select {
 	case <-m.stopped:

@@ -77,6 +77,7 @@ var faults = []fault{
 	{"the sender stalls after a heartbeat that is late", 3, (*storm).dawdles},
 	{"another membership", 3, (*storm).joins},
 	{"other observers while the network parts", 6, (*storm).shifts},
+	{"an operator's word that a node is dead, which is", 4, (*storm).buries},
 }
 
 var faultWeights = func() (sum int) {

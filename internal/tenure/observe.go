@@ -41,6 +41,7 @@ func (p *Peer) heartbeat(e *Received, now time.Time, out *Outbox) {
 	if w == nil || m.Subject != e.From || m.Incarnation == 0 || !m.plausible() {
 		return
 	}
+	w.sounded = later(w.sounded, e.Arrived)
 	if m.Incarnation > w.incarnation {
 		p.later(w, m.Incarnation, "it has begun a later incarnation", out)
 	}

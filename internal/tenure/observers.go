@@ -52,27 +52,30 @@ type Voice struct {
 	LNN  int
 	Rack string // what fails together with it; empty: alone
 	Over bool   // it is known to be down, and no later life of it has been heard
+
+	Declared bool // and an operator said so: nobody waits for its word
 }
 
 // ChooseObservers picks the observers of a node: all others that live; of more than sixteen, those that rendezvous hashing picks,
 // with at most a third from one rack where racks are named. Where fewer than two live, dead ones fill up: present members of
-// the set first. In a cluster of two the first node has none and holds without leases, so that it cannot be found Down; the
-// other depends on it; so does a node that is not among them any more. It is a pure function of its arguments; voices may come in any order.
+// the set first; those that an operator declared dead do not. A node all of whose fellows were declared dead has none, and holds without
+// leases. In a cluster of two the first node has none either, so that it cannot be found Down; the other depends on it; so does a node
+// that is not among them any more. It is a pure function of its arguments; voices may come in any order.
 func ChooseObservers(self int, voices []Voice, present []int) []int {
 	var living, dead []Voice
-	first, named := true, false
+	named := false
 	for _, v := range voices {
-		first = first && v.LNN >= self
 		switch {
 		case v.LNN == self:
 			named = true
+		case v.Declared:
 		case v.Over:
 			dead = append(dead, v)
 		default:
 			living = append(living, v)
 		}
 	}
-	if others := len(living) + len(dead); others == 0 || others == 1 && first && named {
+	if dependent := Depends(voices); len(living)+len(dead) == 0 || dependent > 0 && named && self != dependent {
 		return nil
 	}
 	chosen := rendezvous(self, living)
@@ -87,6 +90,14 @@ func ChooseObservers(self int, voices []Voice, present []int) []int {
 	}
 	slices.Sort(chosen)
 	return chosen
+}
+
+// Depends is the one of just two nodes that depends on the other: the second. It is zero where there are fewer or more.
+func Depends(voices []Voice) int {
+	if len(voices) != 2 {
+		return 0
+	}
+	return max(voices[0].LNN, voices[1].LNN)
 }
 
 // rendezvous picks at most MaxObservers by their weight for a node.

@@ -61,9 +61,10 @@ type Published struct {
 
 // Told is proof from outside the protocol that incarnations are over: an operator's word, or a record that says so.
 type Told struct {
-	LNN  int
-	Over Incarnation
-	By   string
+	LNN      int
+	Over     Incarnation
+	By       string
+	Declared bool // an operator's word that the node is dead: it is nobody's observer until a later incarnation of it is heard
 }
 
 // Resigned says that this node gives its right up: its agent stops, and everything is off its interfaces.
@@ -156,6 +157,7 @@ func (p *Peer) Step(event Event, now time.Time, out *Outbox) Standing {
 		p.published(e, now)
 	case *Told:
 		p.learn(e.LNN, e.Over, 0, e.By, out)
+		p.declare(e)
 	case *Resigned:
 		p.right.lose(e.Reason)
 		p.tellAll(Message{Kind: Farewell, Subject: p.self, Incarnation: p.right.incarnation}, out)
@@ -312,6 +314,7 @@ func (p *Peer) choose() {
 		} else {
 			v.Over = w.incarnation <= w.over
 		}
+		v.Declared = w != nil && w.dead
 		voices = append(voices, v)
 	}
 	wanted := ChooseObservers(p.self, voices, p.right.set.Current)

@@ -19,8 +19,10 @@ type watch struct {
 	answering   time.Time   // when the first marked heartbeat of its present lapse came; zero: none has come
 	rumoured    Incarnation // others say that this one is over, and it has not been heard of here
 
-	record   Recorded // what is on record about its observers
-	mine     bool     // this node is one of them
+	record   Recorded  // what is on record about its observers
+	mine     bool      // this node is one of them
+	dead     bool      // an operator declared it dead, and no later incarnation has been heard
+	sounded  time.Time // when any heartbeat of it came last, also one that did not count
 	declared time.Time
 	hintDue  time.Time
 	inquiry  inquiry
@@ -37,7 +39,7 @@ func (w *watch) begin(incarnation Incarnation) {
 		gone = incarnation
 	}
 	*w = watch{lnn: w.lnn, incarnation: incarnation, over: gone, record: w.record, mine: w.mine, notices: w.notices, noticeDue: w.noticeDue,
-		span: w.span, interval: w.interval, rumoured: w.rumoured}
+		span: w.span, interval: w.interval, rumoured: w.rumoured, sounded: w.sounded}
 }
 
 // hear takes in a heartbeat that counts. The count never ends before one that was given earlier ("last-span").

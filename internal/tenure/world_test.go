@@ -64,6 +64,7 @@ type storm struct {
 	over     map[int]Incarnation // the highest that anybody has found
 	found    map[int][]Finding   // by who found; nil: nobody wants to know
 	steady   bool                // nothing fails: nobody lapses, hints or changes its observers
+	mistaken int                 // a node that lives and of which an operator says that it is dead
 	trace    bool
 	flaw     flaw
 }
@@ -389,7 +390,7 @@ func (s *storm) land(f *flight) {
 
 // checkHolder is the safety: whoever anybody has found over does not hold. A right comes only with a step, and a finding only with one.
 func (s *storm) checkHolder(x *seat) {
-	if x.peer == nil || x.frozen { // what a frozen node's kernel keeps is the guard's business
+	if x.peer == nil || x.frozen || x.lnn == s.mistaken { // what a frozen node's kernel keeps is the guard's business
 		return
 	}
 	incarnation, _ := x.peer.Incarnation()

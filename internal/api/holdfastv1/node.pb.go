@@ -389,7 +389,7 @@ func (x InterfaceAddress_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InterfaceAddress_Kind.Descriptor instead.
 func (InterfaceAddress_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42, 0}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{43, 0}
 }
 
 type InterfaceAddress_State int32
@@ -441,7 +441,7 @@ func (x InterfaceAddress_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InterfaceAddress_State.Descriptor instead.
 func (InterfaceAddress_State) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42, 1}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{43, 1}
 }
 
 type StatusRequest struct {
@@ -3516,6 +3516,86 @@ func (x *UndrainNodeRequest) GetOptions() *ChangeOptions {
 	return nil
 }
 
+type DeclareDeadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names, LNNs and ranges of LNNs such as 3-5; each word one of them, or several with commas between.
+	Nodes []string `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// What the operator says about it; kept in the records of these nodes.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Also nodes that somebody still hears.
+	Force bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	// Rebuild the embedded store from the asked node's own member of it alone.
+	ForceStore    bool           `protobuf:"varint,4,opt,name=force_store,json=forceStore,proto3" json:"force_store,omitempty"`
+	Options       *ChangeOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclareDeadRequest) Reset() {
+	*x = DeclareDeadRequest{}
+	mi := &file_holdfast_v1_node_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclareDeadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclareDeadRequest) ProtoMessage() {}
+
+func (x *DeclareDeadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_node_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclareDeadRequest.ProtoReflect.Descriptor instead.
+func (*DeclareDeadRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *DeclareDeadRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *DeclareDeadRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeclareDeadRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *DeclareDeadRequest) GetForceStore() bool {
+	if x != nil {
+		return x.ForceStore
+	}
+	return false
+}
+
+func (x *DeclareDeadRequest) GetOptions() *ChangeOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
 type PinAddressRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: the pool that the address lies in.
@@ -3530,7 +3610,7 @@ type PinAddressRequest struct {
 
 func (x *PinAddressRequest) Reset() {
 	*x = PinAddressRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[38]
+	mi := &file_holdfast_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3622,7 @@ func (x *PinAddressRequest) String() string {
 func (*PinAddressRequest) ProtoMessage() {}
 
 func (x *PinAddressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[38]
+	mi := &file_holdfast_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3635,7 @@ func (x *PinAddressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinAddressRequest.ProtoReflect.Descriptor instead.
 func (*PinAddressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PinAddressRequest) GetPool() string {
@@ -3597,7 +3677,7 @@ type UnpinAddressRequest struct {
 
 func (x *UnpinAddressRequest) Reset() {
 	*x = UnpinAddressRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[39]
+	mi := &file_holdfast_v1_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3609,7 +3689,7 @@ func (x *UnpinAddressRequest) String() string {
 func (*UnpinAddressRequest) ProtoMessage() {}
 
 func (x *UnpinAddressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[39]
+	mi := &file_holdfast_v1_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3622,7 +3702,7 @@ func (x *UnpinAddressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpinAddressRequest.ProtoReflect.Descriptor instead.
 func (*UnpinAddressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{39}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UnpinAddressRequest) GetPool() string {
@@ -3657,7 +3737,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[40]
+	mi := &file_holdfast_v1_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3749,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[40]
+	mi := &file_holdfast_v1_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3762,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{40}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListInterfacesRequest) GetWithin() string {
@@ -3708,7 +3788,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[41]
+	mi := &file_holdfast_v1_node_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3800,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[41]
+	mi := &file_holdfast_v1_node_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3813,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{41}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListInterfacesResponse) GetAddresses() []*InterfaceAddress {
@@ -3765,7 +3845,7 @@ type InterfaceAddress struct {
 
 func (x *InterfaceAddress) Reset() {
 	*x = InterfaceAddress{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[42]
+	mi := &file_holdfast_v1_node_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3777,7 +3857,7 @@ func (x *InterfaceAddress) String() string {
 func (*InterfaceAddress) ProtoMessage() {}
 
 func (x *InterfaceAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[42]
+	mi := &file_holdfast_v1_node_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +3870,7 @@ func (x *InterfaceAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceAddress.ProtoReflect.Descriptor instead.
 func (*InterfaceAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{42}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *InterfaceAddress) GetAddress() string {
@@ -3894,7 +3974,7 @@ type PoolStatusRequest struct {
 
 func (x *PoolStatusRequest) Reset() {
 	*x = PoolStatusRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[43]
+	mi := &file_holdfast_v1_node_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +3986,7 @@ func (x *PoolStatusRequest) String() string {
 func (*PoolStatusRequest) ProtoMessage() {}
 
 func (x *PoolStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[43]
+	mi := &file_holdfast_v1_node_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +3999,7 @@ func (x *PoolStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatusRequest.ProtoReflect.Descriptor instead.
 func (*PoolStatusRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{43}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PoolStatusRequest) GetPool() string {
@@ -3938,7 +4018,7 @@ type PoolStatusResponse struct {
 
 func (x *PoolStatusResponse) Reset() {
 	*x = PoolStatusResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[44]
+	mi := &file_holdfast_v1_node_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3950,7 +4030,7 @@ func (x *PoolStatusResponse) String() string {
 func (*PoolStatusResponse) ProtoMessage() {}
 
 func (x *PoolStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[44]
+	mi := &file_holdfast_v1_node_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3963,7 +4043,7 @@ func (x *PoolStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatusResponse.ProtoReflect.Descriptor instead.
 func (*PoolStatusResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{44}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PoolStatusResponse) GetPools() []*PoolState {
@@ -3993,7 +4073,7 @@ type PoolState struct {
 
 func (x *PoolState) Reset() {
 	*x = PoolState{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[45]
+	mi := &file_holdfast_v1_node_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4085,7 @@ func (x *PoolState) String() string {
 func (*PoolState) ProtoMessage() {}
 
 func (x *PoolState) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[45]
+	mi := &file_holdfast_v1_node_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4098,7 @@ func (x *PoolState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolState.ProtoReflect.Descriptor instead.
 func (*PoolState) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{45}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PoolState) GetId() string {
@@ -4114,7 +4194,7 @@ type PoolNode struct {
 
 func (x *PoolNode) Reset() {
 	*x = PoolNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[46]
+	mi := &file_holdfast_v1_node_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4206,7 @@ func (x *PoolNode) String() string {
 func (*PoolNode) ProtoMessage() {}
 
 func (x *PoolNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[46]
+	mi := &file_holdfast_v1_node_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4219,7 @@ func (x *PoolNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolNode.ProtoReflect.Descriptor instead.
 func (*PoolNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{46}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PoolNode) GetName() string {
@@ -4235,7 +4315,7 @@ type PoolAddress struct {
 
 func (x *PoolAddress) Reset() {
 	*x = PoolAddress{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[47]
+	mi := &file_holdfast_v1_node_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4327,7 @@ func (x *PoolAddress) String() string {
 func (*PoolAddress) ProtoMessage() {}
 
 func (x *PoolAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[47]
+	mi := &file_holdfast_v1_node_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4340,7 @@ func (x *PoolAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolAddress.ProtoReflect.Descriptor instead.
 func (*PoolAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{47}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PoolAddress) GetAddress() string {
@@ -4330,7 +4410,7 @@ type CheckState struct {
 
 func (x *CheckState) Reset() {
 	*x = CheckState{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4422,7 @@ func (x *CheckState) String() string {
 func (*CheckState) ProtoMessage() {}
 
 func (x *CheckState) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[48]
+	mi := &file_holdfast_v1_node_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4435,7 @@ func (x *CheckState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckState.ProtoReflect.Descriptor instead.
 func (*CheckState) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{48}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CheckState) GetName() string {
@@ -4417,7 +4497,7 @@ type PoolSizeRequest struct {
 
 func (x *PoolSizeRequest) Reset() {
 	*x = PoolSizeRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4509,7 @@ func (x *PoolSizeRequest) String() string {
 func (*PoolSizeRequest) ProtoMessage() {}
 
 func (x *PoolSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[49]
+	mi := &file_holdfast_v1_node_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4522,7 @@ func (x *PoolSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolSizeRequest.ProtoReflect.Descriptor instead.
 func (*PoolSizeRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{49}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PoolSizeRequest) GetPool() string {
@@ -4501,7 +4581,7 @@ type PoolSizeResponse struct {
 
 func (x *PoolSizeResponse) Reset() {
 	*x = PoolSizeResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4593,7 @@ func (x *PoolSizeResponse) String() string {
 func (*PoolSizeResponse) ProtoMessage() {}
 
 func (x *PoolSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[50]
+	mi := &file_holdfast_v1_node_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4606,7 @@ func (x *PoolSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolSizeResponse.ProtoReflect.Descriptor instead.
 func (*PoolSizeResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{50}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PoolSizeResponse) GetNodes() int32 {
@@ -4623,7 +4703,7 @@ type SizeCase struct {
 
 func (x *SizeCase) Reset() {
 	*x = SizeCase{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4635,7 +4715,7 @@ func (x *SizeCase) String() string {
 func (*SizeCase) ProtoMessage() {}
 
 func (x *SizeCase) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[51]
+	mi := &file_holdfast_v1_node_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4648,7 +4728,7 @@ func (x *SizeCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeCase.ProtoReflect.Descriptor instead.
 func (*SizeCase) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{51}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SizeCase) GetNodes() int32 {
@@ -4703,7 +4783,7 @@ type PlanDownRequest struct {
 
 func (x *PlanDownRequest) Reset() {
 	*x = PlanDownRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4795,7 @@ func (x *PlanDownRequest) String() string {
 func (*PlanDownRequest) ProtoMessage() {}
 
 func (x *PlanDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[52]
+	mi := &file_holdfast_v1_node_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4808,7 @@ func (x *PlanDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanDownRequest.ProtoReflect.Descriptor instead.
 func (*PlanDownRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{52}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PlanDownRequest) GetNodes() []string {
@@ -4753,7 +4833,7 @@ type PlanDownResponse struct {
 
 func (x *PlanDownResponse) Reset() {
 	*x = PlanDownResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4765,7 +4845,7 @@ func (x *PlanDownResponse) String() string {
 func (*PlanDownResponse) ProtoMessage() {}
 
 func (x *PlanDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[53]
+	mi := &file_holdfast_v1_node_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4778,7 +4858,7 @@ func (x *PlanDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanDownResponse.ProtoReflect.Descriptor instead.
 func (*PlanDownResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{53}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PlanDownResponse) GetMoves() []*Move {
@@ -4826,7 +4906,7 @@ type PlanPool struct {
 
 func (x *PlanPool) Reset() {
 	*x = PlanPool{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4918,7 @@ func (x *PlanPool) String() string {
 func (*PlanPool) ProtoMessage() {}
 
 func (x *PlanPool) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[54]
+	mi := &file_holdfast_v1_node_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4931,7 @@ func (x *PlanPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanPool.ProtoReflect.Descriptor instead.
 func (*PlanPool) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{54}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PlanPool) GetPool() string {
@@ -4880,7 +4960,7 @@ type PlanNode struct {
 
 func (x *PlanNode) Reset() {
 	*x = PlanNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4892,7 +4972,7 @@ func (x *PlanNode) String() string {
 func (*PlanNode) ProtoMessage() {}
 
 func (x *PlanNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[55]
+	mi := &file_holdfast_v1_node_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4905,7 +4985,7 @@ func (x *PlanNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanNode.ProtoReflect.Descriptor instead.
 func (*PlanNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{55}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PlanNode) GetName() string {
@@ -4950,7 +5030,7 @@ type DelegationRequest struct {
 
 func (x *DelegationRequest) Reset() {
 	*x = DelegationRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +5042,7 @@ func (x *DelegationRequest) String() string {
 func (*DelegationRequest) ProtoMessage() {}
 
 func (x *DelegationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[56]
+	mi := &file_holdfast_v1_node_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +5055,7 @@ func (x *DelegationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationRequest.ProtoReflect.Descriptor instead.
 func (*DelegationRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{56}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DelegationRequest) GetZone() string {
@@ -5011,7 +5091,7 @@ type DelegationResponse struct {
 
 func (x *DelegationResponse) Reset() {
 	*x = DelegationResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5023,7 +5103,7 @@ func (x *DelegationResponse) String() string {
 func (*DelegationResponse) ProtoMessage() {}
 
 func (x *DelegationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[57]
+	mi := &file_holdfast_v1_node_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5036,7 +5116,7 @@ func (x *DelegationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationResponse.ProtoReflect.Descriptor instead.
 func (*DelegationResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{57}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DelegationResponse) GetText() string {
@@ -5069,7 +5149,7 @@ type DelegatedZone struct {
 
 func (x *DelegatedZone) Reset() {
 	*x = DelegatedZone{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[58]
+	mi := &file_holdfast_v1_node_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5081,7 +5161,7 @@ func (x *DelegatedZone) String() string {
 func (*DelegatedZone) ProtoMessage() {}
 
 func (x *DelegatedZone) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[58]
+	mi := &file_holdfast_v1_node_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5094,7 +5174,7 @@ func (x *DelegatedZone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegatedZone.ProtoReflect.Descriptor instead.
 func (*DelegatedZone) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{58}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DelegatedZone) GetZone() string {
@@ -5135,7 +5215,7 @@ type CheckDelegationRequest struct {
 
 func (x *CheckDelegationRequest) Reset() {
 	*x = CheckDelegationRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[59]
+	mi := &file_holdfast_v1_node_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5227,7 @@ func (x *CheckDelegationRequest) String() string {
 func (*CheckDelegationRequest) ProtoMessage() {}
 
 func (x *CheckDelegationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[59]
+	mi := &file_holdfast_v1_node_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5240,7 @@ func (x *CheckDelegationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckDelegationRequest.ProtoReflect.Descriptor instead.
 func (*CheckDelegationRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{59}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CheckDelegationRequest) GetZones() []string {
@@ -5182,7 +5262,7 @@ type CheckDelegationResponse struct {
 
 func (x *CheckDelegationResponse) Reset() {
 	*x = CheckDelegationResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[60]
+	mi := &file_holdfast_v1_node_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5274,7 @@ func (x *CheckDelegationResponse) String() string {
 func (*CheckDelegationResponse) ProtoMessage() {}
 
 func (x *CheckDelegationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[60]
+	mi := &file_holdfast_v1_node_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5287,7 @@ func (x *CheckDelegationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckDelegationResponse.ProtoReflect.Descriptor instead.
 func (*CheckDelegationResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{60}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CheckDelegationResponse) GetNode() string {
@@ -5245,7 +5325,7 @@ type DelegationCheck struct {
 
 func (x *DelegationCheck) Reset() {
 	*x = DelegationCheck{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[61]
+	mi := &file_holdfast_v1_node_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5257,7 +5337,7 @@ func (x *DelegationCheck) String() string {
 func (*DelegationCheck) ProtoMessage() {}
 
 func (x *DelegationCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[61]
+	mi := &file_holdfast_v1_node_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5270,7 +5350,7 @@ func (x *DelegationCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationCheck.ProtoReflect.Descriptor instead.
 func (*DelegationCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{61}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DelegationCheck) GetZone() string {
@@ -5336,7 +5416,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[62]
+	mi := &file_holdfast_v1_node_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5428,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[62]
+	mi := &file_holdfast_v1_node_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5441,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{62}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ExplainRequest) GetSubject() string {
@@ -5398,7 +5478,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[63]
+	mi := &file_holdfast_v1_node_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5490,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[63]
+	mi := &file_holdfast_v1_node_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5503,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{63}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ExplainResponse) GetDecisions() []*Decision {
@@ -5468,7 +5548,7 @@ type Failover struct {
 
 func (x *Failover) Reset() {
 	*x = Failover{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[64]
+	mi := &file_holdfast_v1_node_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5480,7 +5560,7 @@ func (x *Failover) String() string {
 func (*Failover) ProtoMessage() {}
 
 func (x *Failover) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[64]
+	mi := &file_holdfast_v1_node_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5493,7 +5573,7 @@ func (x *Failover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failover.ProtoReflect.Descriptor instead.
 func (*Failover) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{64}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Failover) GetId() string {
@@ -5570,7 +5650,7 @@ type FailoverFinding struct {
 
 func (x *FailoverFinding) Reset() {
 	*x = FailoverFinding{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[65]
+	mi := &file_holdfast_v1_node_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5582,7 +5662,7 @@ func (x *FailoverFinding) String() string {
 func (*FailoverFinding) ProtoMessage() {}
 
 func (x *FailoverFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[65]
+	mi := &file_holdfast_v1_node_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5595,7 +5675,7 @@ func (x *FailoverFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverFinding.ProtoReflect.Descriptor instead.
 func (*FailoverFinding) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{65}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *FailoverFinding) GetNode() string {
@@ -5692,7 +5772,7 @@ type FailoverAddress struct {
 
 func (x *FailoverAddress) Reset() {
 	*x = FailoverAddress{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[66]
+	mi := &file_holdfast_v1_node_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5704,7 +5784,7 @@ func (x *FailoverAddress) String() string {
 func (*FailoverAddress) ProtoMessage() {}
 
 func (x *FailoverAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[66]
+	mi := &file_holdfast_v1_node_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5717,7 +5797,7 @@ func (x *FailoverAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverAddress.ProtoReflect.Descriptor instead.
 func (*FailoverAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{66}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *FailoverAddress) GetAddress() string {
@@ -5801,7 +5881,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[67]
+	mi := &file_holdfast_v1_node_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5893,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[67]
+	mi := &file_holdfast_v1_node_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5906,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{67}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Decision) GetSubject() string {
@@ -5891,7 +5971,7 @@ type Considered struct {
 
 func (x *Considered) Reset() {
 	*x = Considered{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[68]
+	mi := &file_holdfast_v1_node_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5903,7 +5983,7 @@ func (x *Considered) String() string {
 func (*Considered) ProtoMessage() {}
 
 func (x *Considered) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[68]
+	mi := &file_holdfast_v1_node_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5916,7 +5996,7 @@ func (x *Considered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Considered.ProtoReflect.Descriptor instead.
 func (*Considered) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{68}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Considered) GetName() string {
@@ -5957,7 +6037,7 @@ type Excluded struct {
 
 func (x *Excluded) Reset() {
 	*x = Excluded{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[69]
+	mi := &file_holdfast_v1_node_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5969,7 +6049,7 @@ func (x *Excluded) String() string {
 func (*Excluded) ProtoMessage() {}
 
 func (x *Excluded) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[69]
+	mi := &file_holdfast_v1_node_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5982,7 +6062,7 @@ func (x *Excluded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Excluded.ProtoReflect.Descriptor instead.
 func (*Excluded) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{69}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Excluded) GetName() string {
@@ -6013,7 +6093,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[70]
+	mi := &file_holdfast_v1_node_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6025,7 +6105,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[70]
+	mi := &file_holdfast_v1_node_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6038,7 +6118,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{70}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *EventsRequest) GetFollow() bool {
@@ -6080,7 +6160,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[71]
+	mi := &file_holdfast_v1_node_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6092,7 +6172,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[71]
+	mi := &file_holdfast_v1_node_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6105,7 +6185,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{71}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Event) GetId() int64 {
@@ -6167,7 +6247,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[72]
+	mi := &file_holdfast_v1_node_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6179,7 +6259,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[72]
+	mi := &file_holdfast_v1_node_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6192,7 +6272,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{72}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TopRequest) GetIntervalMs() int64 {
@@ -6212,7 +6292,7 @@ type TopSample struct {
 
 func (x *TopSample) Reset() {
 	*x = TopSample{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[73]
+	mi := &file_holdfast_v1_node_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +6304,7 @@ func (x *TopSample) String() string {
 func (*TopSample) ProtoMessage() {}
 
 func (x *TopSample) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[73]
+	mi := &file_holdfast_v1_node_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +6317,7 @@ func (x *TopSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopSample.ProtoReflect.Descriptor instead.
 func (*TopSample) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{73}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TopSample) GetAt() *timestamppb.Timestamp {
@@ -6270,7 +6350,7 @@ type TopNode struct {
 
 func (x *TopNode) Reset() {
 	*x = TopNode{}
-	mi := &file_holdfast_v1_node_proto_msgTypes[74]
+	mi := &file_holdfast_v1_node_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6282,7 +6362,7 @@ func (x *TopNode) String() string {
 func (*TopNode) ProtoMessage() {}
 
 func (x *TopNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_node_proto_msgTypes[74]
+	mi := &file_holdfast_v1_node_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6295,7 +6375,7 @@ func (x *TopNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopNode.ProtoReflect.Descriptor instead.
 func (*TopNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{74}
+	return file_holdfast_v1_node_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TopNode) GetName() string {
@@ -6656,7 +6736,14 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x01(\v2\x1a.holdfast.v1.ChangeOptionsR\aoptions\"^\n" +
 	"\x12UndrainNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x124\n" +
-	"\aoptions\x18\x02 \x01(\v2\x1a.holdfast.v1.ChangeOptionsR\aoptions\"\x8f\x01\n" +
+	"\aoptions\x18\x02 \x01(\v2\x1a.holdfast.v1.ChangeOptionsR\aoptions\"\xaf\x01\n" +
+	"\x12DeclareDeadRequest\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12\x1f\n" +
+	"\vforce_store\x18\x04 \x01(\bR\n" +
+	"forceStore\x124\n" +
+	"\aoptions\x18\x05 \x01(\v2\x1a.holdfast.v1.ChangeOptionsR\aoptions\"\x8f\x01\n" +
 	"\x11PinAddressRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -6906,7 +6993,7 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x04load\x18\x04 \x01(\v2\x11.holdfast.v1.LoadR\x04load\x12,\n" +
 	"\x12answers_per_second\x18\x05 \x01(\x01R\x10answersPerSecond\x12%\n" +
 	"\x0epool_addresses\x18\x06 \x03(\tR\rpoolAddresses\x12+\n" +
-	"\x11service_addresses\x18\a \x03(\tR\x10serviceAddresses2\xff\f\n" +
+	"\x11service_addresses\x18\a \x03(\tR\x10serviceAddresses2\xca\r\n" +
 	"\x04Node\x12A\n" +
 	"\x06Status\x12\x1a.holdfast.v1.StatusRequest\x1a\x1b.holdfast.v1.StatusResponse\x12A\n" +
 	"\x06Leases\x12\x1a.holdfast.v1.LeasesRequest\x1a\x1b.holdfast.v1.LeasesResponse\x12J\n" +
@@ -6921,7 +7008,8 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\fSuspendNodes\x12 .holdfast.v1.SuspendNodesRequest\x1a\x19.holdfast.v1.ChangeResult\x12I\n" +
 	"\vResumeNodes\x12\x1f.holdfast.v1.ResumeNodesRequest\x1a\x19.holdfast.v1.ChangeResult\x12E\n" +
 	"\tDrainNode\x12\x1d.holdfast.v1.DrainNodeRequest\x1a\x19.holdfast.v1.ChangeResult\x12I\n" +
-	"\vUndrainNode\x12\x1f.holdfast.v1.UndrainNodeRequest\x1a\x19.holdfast.v1.ChangeResult\x12G\n" +
+	"\vUndrainNode\x12\x1f.holdfast.v1.UndrainNodeRequest\x1a\x19.holdfast.v1.ChangeResult\x12I\n" +
+	"\vDeclareDead\x12\x1f.holdfast.v1.DeclareDeadRequest\x1a\x19.holdfast.v1.ChangeResult\x12G\n" +
 	"\n" +
 	"PinAddress\x12\x1e.holdfast.v1.PinAddressRequest\x1a\x19.holdfast.v1.ChangeResult\x12K\n" +
 	"\fUnpinAddress\x12 .holdfast.v1.UnpinAddressRequest\x1a\x19.holdfast.v1.ChangeResult\x12G\n" +
@@ -6947,7 +7035,7 @@ func file_holdfast_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
+var file_holdfast_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_holdfast_v1_node_proto_goTypes = []any{
 	(NodeStatus_State)(0),                    // 0: holdfast.v1.NodeStatus.State
 	(Problem_Severity)(0),                    // 1: holdfast.v1.Problem.Severity
@@ -6995,45 +7083,46 @@ var file_holdfast_v1_node_proto_goTypes = []any{
 	(*ResumeNodesRequest)(nil),               // 43: holdfast.v1.ResumeNodesRequest
 	(*DrainNodeRequest)(nil),                 // 44: holdfast.v1.DrainNodeRequest
 	(*UndrainNodeRequest)(nil),               // 45: holdfast.v1.UndrainNodeRequest
-	(*PinAddressRequest)(nil),                // 46: holdfast.v1.PinAddressRequest
-	(*UnpinAddressRequest)(nil),              // 47: holdfast.v1.UnpinAddressRequest
-	(*ListInterfacesRequest)(nil),            // 48: holdfast.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),           // 49: holdfast.v1.ListInterfacesResponse
-	(*InterfaceAddress)(nil),                 // 50: holdfast.v1.InterfaceAddress
-	(*PoolStatusRequest)(nil),                // 51: holdfast.v1.PoolStatusRequest
-	(*PoolStatusResponse)(nil),               // 52: holdfast.v1.PoolStatusResponse
-	(*PoolState)(nil),                        // 53: holdfast.v1.PoolState
-	(*PoolNode)(nil),                         // 54: holdfast.v1.PoolNode
-	(*PoolAddress)(nil),                      // 55: holdfast.v1.PoolAddress
-	(*CheckState)(nil),                       // 56: holdfast.v1.CheckState
-	(*PoolSizeRequest)(nil),                  // 57: holdfast.v1.PoolSizeRequest
-	(*PoolSizeResponse)(nil),                 // 58: holdfast.v1.PoolSizeResponse
-	(*SizeCase)(nil),                         // 59: holdfast.v1.SizeCase
-	(*PlanDownRequest)(nil),                  // 60: holdfast.v1.PlanDownRequest
-	(*PlanDownResponse)(nil),                 // 61: holdfast.v1.PlanDownResponse
-	(*PlanPool)(nil),                         // 62: holdfast.v1.PlanPool
-	(*PlanNode)(nil),                         // 63: holdfast.v1.PlanNode
-	(*DelegationRequest)(nil),                // 64: holdfast.v1.DelegationRequest
-	(*DelegationResponse)(nil),               // 65: holdfast.v1.DelegationResponse
-	(*DelegatedZone)(nil),                    // 66: holdfast.v1.DelegatedZone
-	(*CheckDelegationRequest)(nil),           // 67: holdfast.v1.CheckDelegationRequest
-	(*CheckDelegationResponse)(nil),          // 68: holdfast.v1.CheckDelegationResponse
-	(*DelegationCheck)(nil),                  // 69: holdfast.v1.DelegationCheck
-	(*ExplainRequest)(nil),                   // 70: holdfast.v1.ExplainRequest
-	(*ExplainResponse)(nil),                  // 71: holdfast.v1.ExplainResponse
-	(*Failover)(nil),                         // 72: holdfast.v1.Failover
-	(*FailoverFinding)(nil),                  // 73: holdfast.v1.FailoverFinding
-	(*FailoverAddress)(nil),                  // 74: holdfast.v1.FailoverAddress
-	(*Decision)(nil),                         // 75: holdfast.v1.Decision
-	(*Considered)(nil),                       // 76: holdfast.v1.Considered
-	(*Excluded)(nil),                         // 77: holdfast.v1.Excluded
-	(*EventsRequest)(nil),                    // 78: holdfast.v1.EventsRequest
-	(*Event)(nil),                            // 79: holdfast.v1.Event
-	(*TopRequest)(nil),                       // 80: holdfast.v1.TopRequest
-	(*TopSample)(nil),                        // 81: holdfast.v1.TopSample
-	(*TopNode)(nil),                          // 82: holdfast.v1.TopNode
-	nil,                                      // 83: holdfast.v1.Event.FieldsEntry
-	(*timestamppb.Timestamp)(nil),            // 84: google.protobuf.Timestamp
+	(*DeclareDeadRequest)(nil),               // 46: holdfast.v1.DeclareDeadRequest
+	(*PinAddressRequest)(nil),                // 47: holdfast.v1.PinAddressRequest
+	(*UnpinAddressRequest)(nil),              // 48: holdfast.v1.UnpinAddressRequest
+	(*ListInterfacesRequest)(nil),            // 49: holdfast.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),           // 50: holdfast.v1.ListInterfacesResponse
+	(*InterfaceAddress)(nil),                 // 51: holdfast.v1.InterfaceAddress
+	(*PoolStatusRequest)(nil),                // 52: holdfast.v1.PoolStatusRequest
+	(*PoolStatusResponse)(nil),               // 53: holdfast.v1.PoolStatusResponse
+	(*PoolState)(nil),                        // 54: holdfast.v1.PoolState
+	(*PoolNode)(nil),                         // 55: holdfast.v1.PoolNode
+	(*PoolAddress)(nil),                      // 56: holdfast.v1.PoolAddress
+	(*CheckState)(nil),                       // 57: holdfast.v1.CheckState
+	(*PoolSizeRequest)(nil),                  // 58: holdfast.v1.PoolSizeRequest
+	(*PoolSizeResponse)(nil),                 // 59: holdfast.v1.PoolSizeResponse
+	(*SizeCase)(nil),                         // 60: holdfast.v1.SizeCase
+	(*PlanDownRequest)(nil),                  // 61: holdfast.v1.PlanDownRequest
+	(*PlanDownResponse)(nil),                 // 62: holdfast.v1.PlanDownResponse
+	(*PlanPool)(nil),                         // 63: holdfast.v1.PlanPool
+	(*PlanNode)(nil),                         // 64: holdfast.v1.PlanNode
+	(*DelegationRequest)(nil),                // 65: holdfast.v1.DelegationRequest
+	(*DelegationResponse)(nil),               // 66: holdfast.v1.DelegationResponse
+	(*DelegatedZone)(nil),                    // 67: holdfast.v1.DelegatedZone
+	(*CheckDelegationRequest)(nil),           // 68: holdfast.v1.CheckDelegationRequest
+	(*CheckDelegationResponse)(nil),          // 69: holdfast.v1.CheckDelegationResponse
+	(*DelegationCheck)(nil),                  // 70: holdfast.v1.DelegationCheck
+	(*ExplainRequest)(nil),                   // 71: holdfast.v1.ExplainRequest
+	(*ExplainResponse)(nil),                  // 72: holdfast.v1.ExplainResponse
+	(*Failover)(nil),                         // 73: holdfast.v1.Failover
+	(*FailoverFinding)(nil),                  // 74: holdfast.v1.FailoverFinding
+	(*FailoverAddress)(nil),                  // 75: holdfast.v1.FailoverAddress
+	(*Decision)(nil),                         // 76: holdfast.v1.Decision
+	(*Considered)(nil),                       // 77: holdfast.v1.Considered
+	(*Excluded)(nil),                         // 78: holdfast.v1.Excluded
+	(*EventsRequest)(nil),                    // 79: holdfast.v1.EventsRequest
+	(*Event)(nil),                            // 80: holdfast.v1.Event
+	(*TopRequest)(nil),                       // 81: holdfast.v1.TopRequest
+	(*TopSample)(nil),                        // 82: holdfast.v1.TopSample
+	(*TopNode)(nil),                          // 83: holdfast.v1.TopNode
+	nil,                                      // 84: holdfast.v1.Event.FieldsEntry
+	(*timestamppb.Timestamp)(nil),            // 85: google.protobuf.Timestamp
 }
 var file_holdfast_v1_node_proto_depIdxs = []int32{
 	21,  // 0: holdfast.v1.StatusResponse.nodes:type_name -> holdfast.v1.NodeStatus
@@ -7042,9 +7131,9 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	25,  // 3: holdfast.v1.StatusResponse.problems:type_name -> holdfast.v1.Problem
 	26,  // 4: holdfast.v1.StatusResponse.store:type_name -> holdfast.v1.StoreStatus
 	28,  // 5: holdfast.v1.StatusResponse.failure_detection:type_name -> holdfast.v1.FailureDetection
-	84,  // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
-	84,  // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	84,  // 8: holdfast.v1.LeasesResponse.at:type_name -> google.protobuf.Timestamp
+	85,  // 6: holdfast.v1.StatusResponse.at:type_name -> google.protobuf.Timestamp
+	85,  // 7: holdfast.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	85,  // 8: holdfast.v1.LeasesResponse.at:type_name -> google.protobuf.Timestamp
 	14,  // 9: holdfast.v1.LeasesResponse.nodes:type_name -> holdfast.v1.NodeLeases
 	12,  // 10: holdfast.v1.LeasesResponse.unanswered:type_name -> holdfast.v1.Unanswered
 	13,  // 11: holdfast.v1.LeasesResponse.sights:type_name -> holdfast.v1.Sight
@@ -7055,13 +7144,13 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	17,  // 16: holdfast.v1.ObservedNode.heard:type_name -> holdfast.v1.NetworkHeard
 	19,  // 17: holdfast.v1.ObservedNode.words:type_name -> holdfast.v1.ObserverWord
 	0,   // 18: holdfast.v1.NodeStatus.state:type_name -> holdfast.v1.NodeStatus.State
-	84,  // 19: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
+	85,  // 19: holdfast.v1.NodeStatus.since:type_name -> google.protobuf.Timestamp
 	20,  // 20: holdfast.v1.NodeStatus.incarnation:type_name -> holdfast.v1.Incarnation
-	84,  // 21: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
+	85,  // 21: holdfast.v1.NodeStatus.lease_until:type_name -> google.protobuf.Timestamp
 	22,  // 22: holdfast.v1.NodeStatus.load:type_name -> holdfast.v1.Load
-	84,  // 23: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
+	85,  // 23: holdfast.v1.ServiceAddress.since:type_name -> google.protobuf.Timestamp
 	1,   // 24: holdfast.v1.Problem.severity:type_name -> holdfast.v1.Problem.Severity
-	84,  // 25: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	85,  // 25: holdfast.v1.Problem.since:type_name -> google.protobuf.Timestamp
 	2,   // 26: holdfast.v1.StoreStatus.mode:type_name -> holdfast.v1.StoreStatus.Mode
 	27,  // 27: holdfast.v1.StoreStatus.members:type_name -> holdfast.v1.StoreMember
 	31,  // 28: holdfast.v1.ApplyConfigRequest.options:type_name -> holdfast.v1.ChangeOptions
@@ -7081,106 +7170,109 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	31,  // 42: holdfast.v1.ResumeNodesRequest.options:type_name -> holdfast.v1.ChangeOptions
 	31,  // 43: holdfast.v1.DrainNodeRequest.options:type_name -> holdfast.v1.ChangeOptions
 	31,  // 44: holdfast.v1.UndrainNodeRequest.options:type_name -> holdfast.v1.ChangeOptions
-	31,  // 45: holdfast.v1.PinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
-	31,  // 46: holdfast.v1.UnpinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
-	50,  // 47: holdfast.v1.ListInterfacesResponse.addresses:type_name -> holdfast.v1.InterfaceAddress
-	6,   // 48: holdfast.v1.InterfaceAddress.kind:type_name -> holdfast.v1.InterfaceAddress.Kind
-	84,  // 49: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
-	7,   // 50: holdfast.v1.InterfaceAddress.state:type_name -> holdfast.v1.InterfaceAddress.State
-	53,  // 51: holdfast.v1.PoolStatusResponse.pools:type_name -> holdfast.v1.PoolState
-	54,  // 52: holdfast.v1.PoolState.nodes:type_name -> holdfast.v1.PoolNode
-	55,  // 53: holdfast.v1.PoolState.unassigned:type_name -> holdfast.v1.PoolAddress
-	84,  // 54: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
-	22,  // 55: holdfast.v1.PoolNode.load:type_name -> holdfast.v1.Load
-	55,  // 56: holdfast.v1.PoolNode.addresses:type_name -> holdfast.v1.PoolAddress
-	56,  // 57: holdfast.v1.PoolNode.checks:type_name -> holdfast.v1.CheckState
-	84,  // 58: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
-	84,  // 59: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
-	84,  // 60: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
-	84,  // 61: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
-	59,  // 62: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
-	59,  // 63: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
-	59,  // 64: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
-	37,  // 65: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
-	55,  // 66: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
-	62,  // 67: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
-	75,  // 68: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
-	63,  // 69: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
-	66,  // 70: holdfast.v1.DelegationResponse.zones:type_name -> holdfast.v1.DelegatedZone
-	69,  // 71: holdfast.v1.CheckDelegationResponse.checks:type_name -> holdfast.v1.DelegationCheck
-	75,  // 72: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
-	72,  // 73: holdfast.v1.ExplainResponse.failover:type_name -> holdfast.v1.Failover
-	73,  // 74: holdfast.v1.Failover.findings:type_name -> holdfast.v1.FailoverFinding
-	74,  // 75: holdfast.v1.Failover.addresses:type_name -> holdfast.v1.FailoverAddress
-	12,  // 76: holdfast.v1.Failover.unanswered:type_name -> holdfast.v1.Unanswered
-	84,  // 77: holdfast.v1.FailoverFinding.heard:type_name -> google.protobuf.Timestamp
-	84,  // 78: holdfast.v1.FailoverFinding.declared:type_name -> google.protobuf.Timestamp
-	84,  // 79: holdfast.v1.FailoverFinding.asked:type_name -> google.protobuf.Timestamp
-	84,  // 80: holdfast.v1.FailoverFinding.confirmed:type_name -> google.protobuf.Timestamp
-	84,  // 81: holdfast.v1.FailoverFinding.found:type_name -> google.protobuf.Timestamp
-	84,  // 82: holdfast.v1.FailoverAddress.found:type_name -> google.protobuf.Timestamp
-	84,  // 83: holdfast.v1.FailoverAddress.on_interface:type_name -> google.protobuf.Timestamp
-	84,  // 84: holdfast.v1.FailoverAddress.announced:type_name -> google.protobuf.Timestamp
-	84,  // 85: holdfast.v1.FailoverAddress.recorded:type_name -> google.protobuf.Timestamp
-	76,  // 86: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
-	77,  // 87: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
-	84,  // 88: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	84,  // 89: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
-	84,  // 90: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
-	83,  // 91: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
-	84,  // 92: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
-	82,  // 93: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
-	0,   // 94: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
-	22,  // 95: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
-	8,   // 96: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
-	10,  // 97: holdfast.v1.Node.Leases:input_type -> holdfast.v1.LeasesRequest
-	29,  // 98: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
-	32,  // 99: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
-	33,  // 100: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
-	48,  // 101: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
-	51,  // 102: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
-	40,  // 103: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
-	41,  // 104: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
-	42,  // 105: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
-	43,  // 106: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
-	44,  // 107: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
-	45,  // 108: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
-	46,  // 109: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
-	47,  // 110: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
-	57,  // 111: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
-	60,  // 112: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
-	64,  // 113: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
-	67,  // 114: holdfast.v1.Node.CheckDelegation:input_type -> holdfast.v1.CheckDelegationRequest
-	70,  // 115: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
-	78,  // 116: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
-	80,  // 117: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
-	9,   // 118: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
-	11,  // 119: holdfast.v1.Node.Leases:output_type -> holdfast.v1.LeasesResponse
-	30,  // 120: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
-	35,  // 121: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
-	35,  // 122: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
-	49,  // 123: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
-	52,  // 124: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
-	35,  // 125: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
-	35,  // 126: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
-	35,  // 127: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
-	35,  // 128: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
-	35,  // 129: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
-	35,  // 130: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
-	35,  // 131: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
-	35,  // 132: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
-	58,  // 133: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
-	61,  // 134: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
-	65,  // 135: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
-	68,  // 136: holdfast.v1.Node.CheckDelegation:output_type -> holdfast.v1.CheckDelegationResponse
-	71,  // 137: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
-	79,  // 138: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
-	81,  // 139: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
-	118, // [118:140] is the sub-list for method output_type
-	96,  // [96:118] is the sub-list for method input_type
-	96,  // [96:96] is the sub-list for extension type_name
-	96,  // [96:96] is the sub-list for extension extendee
-	0,   // [0:96] is the sub-list for field type_name
+	31,  // 45: holdfast.v1.DeclareDeadRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 46: holdfast.v1.PinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
+	31,  // 47: holdfast.v1.UnpinAddressRequest.options:type_name -> holdfast.v1.ChangeOptions
+	51,  // 48: holdfast.v1.ListInterfacesResponse.addresses:type_name -> holdfast.v1.InterfaceAddress
+	6,   // 49: holdfast.v1.InterfaceAddress.kind:type_name -> holdfast.v1.InterfaceAddress.Kind
+	85,  // 50: holdfast.v1.InterfaceAddress.since:type_name -> google.protobuf.Timestamp
+	7,   // 51: holdfast.v1.InterfaceAddress.state:type_name -> holdfast.v1.InterfaceAddress.State
+	54,  // 52: holdfast.v1.PoolStatusResponse.pools:type_name -> holdfast.v1.PoolState
+	55,  // 53: holdfast.v1.PoolState.nodes:type_name -> holdfast.v1.PoolNode
+	56,  // 54: holdfast.v1.PoolState.unassigned:type_name -> holdfast.v1.PoolAddress
+	85,  // 55: holdfast.v1.PoolNode.since:type_name -> google.protobuf.Timestamp
+	22,  // 56: holdfast.v1.PoolNode.load:type_name -> holdfast.v1.Load
+	56,  // 57: holdfast.v1.PoolNode.addresses:type_name -> holdfast.v1.PoolAddress
+	57,  // 58: holdfast.v1.PoolNode.checks:type_name -> holdfast.v1.CheckState
+	85,  // 59: holdfast.v1.PoolNode.held_until:type_name -> google.protobuf.Timestamp
+	85,  // 60: holdfast.v1.PoolAddress.since:type_name -> google.protobuf.Timestamp
+	85,  // 61: holdfast.v1.CheckState.since:type_name -> google.protobuf.Timestamp
+	85,  // 62: holdfast.v1.CheckState.held_until:type_name -> google.protobuf.Timestamp
+	60,  // 63: holdfast.v1.PoolSizeResponse.now:type_name -> holdfast.v1.SizeCase
+	60,  // 64: holdfast.v1.PoolSizeResponse.after_one:type_name -> holdfast.v1.SizeCase
+	60,  // 65: holdfast.v1.PoolSizeResponse.after_two:type_name -> holdfast.v1.SizeCase
+	37,  // 66: holdfast.v1.PlanDownResponse.moves:type_name -> holdfast.v1.Move
+	56,  // 67: holdfast.v1.PlanDownResponse.unassigned:type_name -> holdfast.v1.PoolAddress
+	63,  // 68: holdfast.v1.PlanDownResponse.pools:type_name -> holdfast.v1.PlanPool
+	76,  // 69: holdfast.v1.PlanDownResponse.decisions:type_name -> holdfast.v1.Decision
+	64,  // 70: holdfast.v1.PlanPool.nodes:type_name -> holdfast.v1.PlanNode
+	67,  // 71: holdfast.v1.DelegationResponse.zones:type_name -> holdfast.v1.DelegatedZone
+	70,  // 72: holdfast.v1.CheckDelegationResponse.checks:type_name -> holdfast.v1.DelegationCheck
+	76,  // 73: holdfast.v1.ExplainResponse.decisions:type_name -> holdfast.v1.Decision
+	73,  // 74: holdfast.v1.ExplainResponse.failover:type_name -> holdfast.v1.Failover
+	74,  // 75: holdfast.v1.Failover.findings:type_name -> holdfast.v1.FailoverFinding
+	75,  // 76: holdfast.v1.Failover.addresses:type_name -> holdfast.v1.FailoverAddress
+	12,  // 77: holdfast.v1.Failover.unanswered:type_name -> holdfast.v1.Unanswered
+	85,  // 78: holdfast.v1.FailoverFinding.heard:type_name -> google.protobuf.Timestamp
+	85,  // 79: holdfast.v1.FailoverFinding.declared:type_name -> google.protobuf.Timestamp
+	85,  // 80: holdfast.v1.FailoverFinding.asked:type_name -> google.protobuf.Timestamp
+	85,  // 81: holdfast.v1.FailoverFinding.confirmed:type_name -> google.protobuf.Timestamp
+	85,  // 82: holdfast.v1.FailoverFinding.found:type_name -> google.protobuf.Timestamp
+	85,  // 83: holdfast.v1.FailoverAddress.found:type_name -> google.protobuf.Timestamp
+	85,  // 84: holdfast.v1.FailoverAddress.on_interface:type_name -> google.protobuf.Timestamp
+	85,  // 85: holdfast.v1.FailoverAddress.announced:type_name -> google.protobuf.Timestamp
+	85,  // 86: holdfast.v1.FailoverAddress.recorded:type_name -> google.protobuf.Timestamp
+	77,  // 87: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
+	78,  // 88: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
+	85,  // 89: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	85,  // 90: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
+	85,  // 91: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
+	84,  // 92: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
+	85,  // 93: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
+	83,  // 94: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
+	0,   // 95: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
+	22,  // 96: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
+	8,   // 97: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
+	10,  // 98: holdfast.v1.Node.Leases:input_type -> holdfast.v1.LeasesRequest
+	29,  // 99: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
+	32,  // 100: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
+	33,  // 101: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
+	49,  // 102: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
+	52,  // 103: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
+	40,  // 104: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
+	41,  // 105: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
+	42,  // 106: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
+	43,  // 107: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
+	44,  // 108: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
+	45,  // 109: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
+	46,  // 110: holdfast.v1.Node.DeclareDead:input_type -> holdfast.v1.DeclareDeadRequest
+	47,  // 111: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
+	48,  // 112: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
+	58,  // 113: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
+	61,  // 114: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
+	65,  // 115: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
+	68,  // 116: holdfast.v1.Node.CheckDelegation:input_type -> holdfast.v1.CheckDelegationRequest
+	71,  // 117: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
+	79,  // 118: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
+	81,  // 119: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
+	9,   // 120: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
+	11,  // 121: holdfast.v1.Node.Leases:output_type -> holdfast.v1.LeasesResponse
+	30,  // 122: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
+	35,  // 123: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
+	35,  // 124: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
+	50,  // 125: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
+	53,  // 126: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
+	35,  // 127: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
+	35,  // 128: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
+	35,  // 129: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
+	35,  // 130: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
+	35,  // 131: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
+	35,  // 132: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
+	35,  // 133: holdfast.v1.Node.DeclareDead:output_type -> holdfast.v1.ChangeResult
+	35,  // 134: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
+	35,  // 135: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
+	59,  // 136: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
+	62,  // 137: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
+	66,  // 138: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
+	69,  // 139: holdfast.v1.Node.CheckDelegation:output_type -> holdfast.v1.CheckDelegationResponse
+	72,  // 140: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
+	80,  // 141: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
+	82,  // 142: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
+	120, // [120:143] is the sub-list for method output_type
+	97,  // [97:120] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_node_proto_init() }
@@ -7191,15 +7283,15 @@ func file_holdfast_v1_node_proto_init() {
 	file_holdfast_v1_node_proto_msgTypes[5].OneofWrappers = []any{}
 	file_holdfast_v1_node_proto_msgTypes[6].OneofWrappers = []any{}
 	file_holdfast_v1_node_proto_msgTypes[10].OneofWrappers = []any{}
-	file_holdfast_v1_node_proto_msgTypes[65].OneofWrappers = []any{}
 	file_holdfast_v1_node_proto_msgTypes[66].OneofWrappers = []any{}
+	file_holdfast_v1_node_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_node_proto_rawDesc), len(file_holdfast_v1_node_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   76,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

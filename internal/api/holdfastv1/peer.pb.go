@@ -25,6 +25,200 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type DeclaredRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,024.
+	Nodes []*DeclaredNode `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Only ask: nothing changes.
+	Ask bool `protobuf:"varint,2,opt,name=ask,proto3" json:"ask,omitempty"`
+	// Who declared it, when, and why.
+	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	AtUnixMs      int64  `protobuf:"varint,4,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclaredRequest) Reset() {
+	*x = DeclaredRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclaredRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclaredRequest) ProtoMessage() {}
+
+func (x *DeclaredRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclaredRequest.ProtoReflect.Descriptor instead.
+func (*DeclaredRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *DeclaredRequest) GetNodes() []*DeclaredNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *DeclaredRequest) GetAsk() bool {
+	if x != nil {
+		return x.Ask
+	}
+	return false
+}
+
+func (x *DeclaredRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DeclaredRequest) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *DeclaredRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type DeclaredNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lnn   int32                  `protobuf:"varint,1,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// Up to which its incarnations are over; in an answer, the latest that the called node knows of.
+	Incarnation *Incarnation `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// In an answer: the called node has heard it within its span.
+	Heard         bool `protobuf:"varint,3,opt,name=heard,proto3" json:"heard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclaredNode) Reset() {
+	*x = DeclaredNode{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclaredNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclaredNode) ProtoMessage() {}
+
+func (x *DeclaredNode) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclaredNode.ProtoReflect.Descriptor instead.
+func (*DeclaredNode) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DeclaredNode) GetLnn() int32 {
+	if x != nil {
+		return x.Lnn
+	}
+	return 0
+}
+
+func (x *DeclaredNode) GetIncarnation() *Incarnation {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *DeclaredNode) GetHeard() bool {
+	if x != nil {
+		return x.Heard
+	}
+	return false
+}
+
+type DeclaredResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nodes []*DeclaredNode        `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Up to which revision of the store the called node has seen it.
+	StoreRevision int64 `protobuf:"varint,2,opt,name=store_revision,json=storeRevision,proto3" json:"store_revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclaredResponse) Reset() {
+	*x = DeclaredResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclaredResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclaredResponse) ProtoMessage() {}
+
+func (x *DeclaredResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclaredResponse.ProtoReflect.Descriptor instead.
+func (*DeclaredResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DeclaredResponse) GetNodes() []*DeclaredNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *DeclaredResponse) GetStoreRevision() int64 {
+	if x != nil {
+		return x.StoreRevision
+	}
+	return 0
+}
+
 type SampleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Lnn   int32                  `protobuf:"varint,1,opt,name=lnn,proto3" json:"lnn,omitempty"`
@@ -50,7 +244,7 @@ type SampleRequest struct {
 
 func (x *SampleRequest) Reset() {
 	*x = SampleRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -62,7 +256,7 @@ func (x *SampleRequest) String() string {
 func (*SampleRequest) ProtoMessage() {}
 
 func (x *SampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -75,7 +269,7 @@ func (x *SampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleRequest.ProtoReflect.Descriptor instead.
 func (*SampleRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SampleRequest) GetLnn() int32 {
@@ -166,7 +360,7 @@ type InterfaceRate struct {
 
 func (x *InterfaceRate) Reset() {
 	*x = InterfaceRate{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +372,7 @@ func (x *InterfaceRate) String() string {
 func (*InterfaceRate) ProtoMessage() {}
 
 func (x *InterfaceRate) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +385,7 @@ func (x *InterfaceRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceRate.ProtoReflect.Descriptor instead.
 func (*InterfaceRate) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InterfaceRate) GetInterface() string {
@@ -226,7 +420,7 @@ type AddressConnections struct {
 
 func (x *AddressConnections) Reset() {
 	*x = AddressConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +432,7 @@ func (x *AddressConnections) String() string {
 func (*AddressConnections) ProtoMessage() {}
 
 func (x *AddressConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +445,7 @@ func (x *AddressConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddressConnections.ProtoReflect.Descriptor instead.
 func (*AddressConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AddressConnections) GetAddress() string {
@@ -281,7 +475,7 @@ type Fitness struct {
 
 func (x *Fitness) Reset() {
 	*x = Fitness{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +487,7 @@ func (x *Fitness) String() string {
 func (*Fitness) ProtoMessage() {}
 
 func (x *Fitness) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +500,7 @@ func (x *Fitness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fitness.ProtoReflect.Descriptor instead.
 func (*Fitness) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Fitness) GetPool() string {
@@ -345,7 +539,7 @@ type SampleResponse struct {
 
 func (x *SampleResponse) Reset() {
 	*x = SampleResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +551,7 @@ func (x *SampleResponse) String() string {
 func (*SampleResponse) ProtoMessage() {}
 
 func (x *SampleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +564,7 @@ func (x *SampleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleResponse.ProtoReflect.Descriptor instead.
 func (*SampleResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 type AnsweredRequest struct {
@@ -388,7 +582,7 @@ type AnsweredRequest struct {
 
 func (x *AnsweredRequest) Reset() {
 	*x = AnsweredRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +594,7 @@ func (x *AnsweredRequest) String() string {
 func (*AnsweredRequest) ProtoMessage() {}
 
 func (x *AnsweredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +607,7 @@ func (x *AnsweredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnsweredRequest.ProtoReflect.Descriptor instead.
 func (*AnsweredRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AnsweredRequest) GetHolder() int32 {
@@ -458,7 +652,7 @@ type PoolStanding struct {
 
 func (x *PoolStanding) Reset() {
 	*x = PoolStanding{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +664,7 @@ func (x *PoolStanding) String() string {
 func (*PoolStanding) ProtoMessage() {}
 
 func (x *PoolStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +677,7 @@ func (x *PoolStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStanding.ProtoReflect.Descriptor instead.
 func (*PoolStanding) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PoolStanding) GetPool() string {
@@ -517,7 +711,7 @@ type RotationRequest struct {
 
 func (x *RotationRequest) Reset() {
 	*x = RotationRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +723,7 @@ func (x *RotationRequest) String() string {
 func (*RotationRequest) ProtoMessage() {}
 
 func (x *RotationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +736,7 @@ func (x *RotationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotationRequest.ProtoReflect.Descriptor instead.
 func (*RotationRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RotationRequest) GetPool() string {
@@ -565,7 +759,7 @@ type RotationResponse struct {
 
 func (x *RotationResponse) Reset() {
 	*x = RotationResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +771,7 @@ func (x *RotationResponse) String() string {
 func (*RotationResponse) ProtoMessage() {}
 
 func (x *RotationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +784,7 @@ func (x *RotationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotationResponse.ProtoReflect.Descriptor instead.
 func (*RotationResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RotationResponse) GetFound() bool {
@@ -631,7 +825,7 @@ type RotationNode struct {
 
 func (x *RotationNode) Reset() {
 	*x = RotationNode{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +837,7 @@ func (x *RotationNode) String() string {
 func (*RotationNode) ProtoMessage() {}
 
 func (x *RotationNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +850,7 @@ func (x *RotationNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotationNode.ProtoReflect.Descriptor instead.
 func (*RotationNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RotationNode) GetLnn() int32 {
@@ -714,7 +908,7 @@ type PoolAnswers struct {
 
 func (x *PoolAnswers) Reset() {
 	*x = PoolAnswers{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +920,7 @@ func (x *PoolAnswers) String() string {
 func (*PoolAnswers) ProtoMessage() {}
 
 func (x *PoolAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +933,7 @@ func (x *PoolAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolAnswers.ProtoReflect.Descriptor instead.
 func (*PoolAnswers) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PoolAnswers) GetPool() string {
@@ -771,7 +965,7 @@ type AnsweredResponse struct {
 
 func (x *AnsweredResponse) Reset() {
 	*x = AnsweredResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +977,7 @@ func (x *AnsweredResponse) String() string {
 func (*AnsweredResponse) ProtoMessage() {}
 
 func (x *AnsweredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +990,7 @@ func (x *AnsweredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnsweredResponse.ProtoReflect.Descriptor instead.
 func (*AnsweredResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 type ReleasedRequest struct {
@@ -811,7 +1005,7 @@ type ReleasedRequest struct {
 
 func (x *ReleasedRequest) Reset() {
 	*x = ReleasedRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1017,7 @@ func (x *ReleasedRequest) String() string {
 func (*ReleasedRequest) ProtoMessage() {}
 
 func (x *ReleasedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +1030,7 @@ func (x *ReleasedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasedRequest.ProtoReflect.Descriptor instead.
 func (*ReleasedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleasedRequest) GetIncarnation() *Incarnation {
@@ -865,7 +1059,7 @@ type ReleasedAddress struct {
 
 func (x *ReleasedAddress) Reset() {
 	*x = ReleasedAddress{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1071,7 @@ func (x *ReleasedAddress) String() string {
 func (*ReleasedAddress) ProtoMessage() {}
 
 func (x *ReleasedAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1084,7 @@ func (x *ReleasedAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasedAddress.ProtoReflect.Descriptor instead.
 func (*ReleasedAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReleasedAddress) GetAddress() string {
@@ -922,7 +1116,7 @@ type ReleasedResponse struct {
 
 func (x *ReleasedResponse) Reset() {
 	*x = ReleasedResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1128,7 @@ func (x *ReleasedResponse) String() string {
 func (*ReleasedResponse) ProtoMessage() {}
 
 func (x *ReleasedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1141,7 @@ func (x *ReleasedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasedResponse.ProtoReflect.Descriptor instead.
 func (*ReleasedResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 type HookRequest struct {
@@ -966,7 +1160,7 @@ type HookRequest struct {
 
 func (x *HookRequest) Reset() {
 	*x = HookRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1172,7 @@ func (x *HookRequest) String() string {
 func (*HookRequest) ProtoMessage() {}
 
 func (x *HookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1185,7 @@ func (x *HookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRequest.ProtoReflect.Descriptor instead.
 func (*HookRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HookRequest) GetPhase() string {
@@ -1041,7 +1235,7 @@ type HookResponse struct {
 
 func (x *HookResponse) Reset() {
 	*x = HookResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1247,7 @@ func (x *HookResponse) String() string {
 func (*HookResponse) ProtoMessage() {}
 
 func (x *HookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1260,7 @@ func (x *HookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookResponse.ProtoReflect.Descriptor instead.
 func (*HookResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HookResponse) GetOutput() string {
@@ -1098,7 +1292,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1304,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1317,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 type HeldResponse struct {
@@ -1137,7 +1331,7 @@ type HeldResponse struct {
 
 func (x *HeldResponse) Reset() {
 	*x = HeldResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1343,7 @@ func (x *HeldResponse) String() string {
 func (*HeldResponse) ProtoMessage() {}
 
 func (x *HeldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1356,7 @@ func (x *HeldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
 func (*HeldResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeldResponse) GetHeld() []string {
@@ -1189,7 +1383,7 @@ type ChecksRequest struct {
 
 func (x *ChecksRequest) Reset() {
 	*x = ChecksRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1395,7 @@ func (x *ChecksRequest) String() string {
 func (*ChecksRequest) ProtoMessage() {}
 
 func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1408,7 @@ func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksRequest.ProtoReflect.Descriptor instead.
 func (*ChecksRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ChecksRequest) GetPool() string {
@@ -1233,7 +1427,7 @@ type ChecksResponse struct {
 
 func (x *ChecksResponse) Reset() {
 	*x = ChecksResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1439,7 @@ func (x *ChecksResponse) String() string {
 func (*ChecksResponse) ProtoMessage() {}
 
 func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1452,7 @@ func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksResponse.ProtoReflect.Descriptor instead.
 func (*ChecksResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChecksResponse) GetChecks() []*PoolCheck {
@@ -1279,7 +1473,7 @@ type PoolCheck struct {
 
 func (x *PoolCheck) Reset() {
 	*x = PoolCheck{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1485,7 @@ func (x *PoolCheck) String() string {
 func (*PoolCheck) ProtoMessage() {}
 
 func (x *PoolCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1498,7 @@ func (x *PoolCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolCheck.ProtoReflect.Descriptor instead.
 func (*PoolCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PoolCheck) GetPool() string {
@@ -1329,7 +1523,7 @@ type PeerLeasesRequest struct {
 
 func (x *PeerLeasesRequest) Reset() {
 	*x = PeerLeasesRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1535,7 @@ func (x *PeerLeasesRequest) String() string {
 func (*PeerLeasesRequest) ProtoMessage() {}
 
 func (x *PeerLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1548,7 @@ func (x *PeerLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLeasesRequest.ProtoReflect.Descriptor instead.
 func (*PeerLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 type PeerLeasesResponse struct {
@@ -1366,7 +1560,7 @@ type PeerLeasesResponse struct {
 
 func (x *PeerLeasesResponse) Reset() {
 	*x = PeerLeasesResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1572,7 @@ func (x *PeerLeasesResponse) String() string {
 func (*PeerLeasesResponse) ProtoMessage() {}
 
 func (x *PeerLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1585,7 @@ func (x *PeerLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLeasesResponse.ProtoReflect.Descriptor instead.
 func (*PeerLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PeerLeasesResponse) GetLeases() *NodeLeases {
@@ -1411,7 +1605,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1617,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1630,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailoverRequest) GetId() string {
@@ -1455,7 +1649,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1661,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1674,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FailoverResponse) GetEvents() []*Event {
@@ -1505,7 +1699,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1711,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1724,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ConnectionsRequest) GetIncarnation() *Incarnation {
@@ -1573,7 +1767,7 @@ type ClientConnections struct {
 
 func (x *ClientConnections) Reset() {
 	*x = ClientConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1779,7 @@ func (x *ClientConnections) String() string {
 func (*ClientConnections) ProtoMessage() {}
 
 func (x *ClientConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1792,7 @@ func (x *ClientConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnections.ProtoReflect.Descriptor instead.
 func (*ClientConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClientConnections) GetAddress() string {
@@ -1634,7 +1828,7 @@ type ClientConnection struct {
 
 func (x *ClientConnection) Reset() {
 	*x = ClientConnection{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1840,7 @@ func (x *ClientConnection) String() string {
 func (*ClientConnection) ProtoMessage() {}
 
 func (x *ClientConnection) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1853,7 @@ func (x *ClientConnection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnection.ProtoReflect.Descriptor instead.
 func (*ClientConnection) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClientConnection) GetLocalPort() uint32 {
@@ -1693,7 +1887,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1899,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1912,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ConnectionsResponse) GetLost() bool {
@@ -1736,7 +1930,7 @@ type RosterRequest struct {
 
 func (x *RosterRequest) Reset() {
 	*x = RosterRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1942,7 @@ func (x *RosterRequest) String() string {
 func (*RosterRequest) ProtoMessage() {}
 
 func (x *RosterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1955,7 @@ func (x *RosterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
 func (*RosterRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 type RosterResponse struct {
@@ -1778,7 +1972,7 @@ type RosterResponse struct {
 
 func (x *RosterResponse) Reset() {
 	*x = RosterResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1984,7 @@ func (x *RosterResponse) String() string {
 func (*RosterResponse) ProtoMessage() {}
 
 func (x *RosterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1997,7 @@ func (x *RosterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
 func (*RosterResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RosterResponse) GetBelongs() bool {
@@ -1843,7 +2037,7 @@ type RosterMember struct {
 
 func (x *RosterMember) Reset() {
 	*x = RosterMember{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2049,7 @@ func (x *RosterMember) String() string {
 func (*RosterMember) ProtoMessage() {}
 
 func (x *RosterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2062,7 @@ func (x *RosterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
 func (*RosterMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RosterMember) GetId() string {
@@ -1910,7 +2104,21 @@ var File_holdfast_v1_peer_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16holdfast/v1/peer.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/node.proto\"\xc7\x03\n" +
+	"\x16holdfast/v1/peer.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/node.proto\"\x9a\x01\n" +
+	"\x0fDeclaredRequest\x12/\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x19.holdfast.v1.DeclaredNodeR\x05nodes\x12\x10\n" +
+	"\x03ask\x18\x02 \x01(\bR\x03ask\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x04 \x01(\x03R\batUnixMs\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"r\n" +
+	"\fDeclaredNode\x12\x10\n" +
+	"\x03lnn\x18\x01 \x01(\x05R\x03lnn\x12:\n" +
+	"\vincarnation\x18\x02 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12\x14\n" +
+	"\x05heard\x18\x03 \x01(\bR\x05heard\"j\n" +
+	"\x10DeclaredResponse\x12/\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x19.holdfast.v1.DeclaredNodeR\x05nodes\x12%\n" +
+	"\x0estore_revision\x18\x02 \x01(\x03R\rstoreRevision\"\xc7\x03\n" +
 	"\rSampleRequest\x12\x10\n" +
 	"\x03lnn\x18\x01 \x01(\x05R\x03lnn\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x10\n" +
@@ -2033,7 +2241,7 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted2\x8a\x06\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\xd3\x06\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
@@ -2045,7 +2253,8 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\bReleased\x12\x1c.holdfast.v1.ReleasedRequest\x1a\x1d.holdfast.v1.ReleasedResponse\x12A\n" +
 	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponse\x12I\n" +
 	"\x06Leases\x12\x1e.holdfast.v1.PeerLeasesRequest\x1a\x1f.holdfast.v1.PeerLeasesResponse\x12G\n" +
-	"\bFailover\x12\x1c.holdfast.v1.FailoverRequest\x1a\x1d.holdfast.v1.FailoverResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
+	"\bFailover\x12\x1c.holdfast.v1.FailoverRequest\x1a\x1d.holdfast.v1.FailoverResponse\x12G\n" +
+	"\bDeclared\x12\x1c.holdfast.v1.DeclaredRequest\x1a\x1d.holdfast.v1.DeclaredResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_peer_proto_rawDescOnce sync.Once
@@ -2059,94 +2268,102 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_holdfast_v1_peer_proto_goTypes = []any{
-	(*SampleRequest)(nil),       // 0: holdfast.v1.SampleRequest
-	(*InterfaceRate)(nil),       // 1: holdfast.v1.InterfaceRate
-	(*AddressConnections)(nil),  // 2: holdfast.v1.AddressConnections
-	(*Fitness)(nil),             // 3: holdfast.v1.Fitness
-	(*SampleResponse)(nil),      // 4: holdfast.v1.SampleResponse
-	(*AnsweredRequest)(nil),     // 5: holdfast.v1.AnsweredRequest
-	(*PoolStanding)(nil),        // 6: holdfast.v1.PoolStanding
-	(*RotationRequest)(nil),     // 7: holdfast.v1.RotationRequest
-	(*RotationResponse)(nil),    // 8: holdfast.v1.RotationResponse
-	(*RotationNode)(nil),        // 9: holdfast.v1.RotationNode
-	(*PoolAnswers)(nil),         // 10: holdfast.v1.PoolAnswers
-	(*AnsweredResponse)(nil),    // 11: holdfast.v1.AnsweredResponse
-	(*ReleasedRequest)(nil),     // 12: holdfast.v1.ReleasedRequest
-	(*ReleasedAddress)(nil),     // 13: holdfast.v1.ReleasedAddress
-	(*ReleasedResponse)(nil),    // 14: holdfast.v1.ReleasedResponse
-	(*HookRequest)(nil),         // 15: holdfast.v1.HookRequest
-	(*HookResponse)(nil),        // 16: holdfast.v1.HookResponse
-	(*HeldRequest)(nil),         // 17: holdfast.v1.HeldRequest
-	(*HeldResponse)(nil),        // 18: holdfast.v1.HeldResponse
-	(*ChecksRequest)(nil),       // 19: holdfast.v1.ChecksRequest
-	(*ChecksResponse)(nil),      // 20: holdfast.v1.ChecksResponse
-	(*PoolCheck)(nil),           // 21: holdfast.v1.PoolCheck
-	(*PeerLeasesRequest)(nil),   // 22: holdfast.v1.PeerLeasesRequest
-	(*PeerLeasesResponse)(nil),  // 23: holdfast.v1.PeerLeasesResponse
-	(*FailoverRequest)(nil),     // 24: holdfast.v1.FailoverRequest
-	(*FailoverResponse)(nil),    // 25: holdfast.v1.FailoverResponse
-	(*ConnectionsRequest)(nil),  // 26: holdfast.v1.ConnectionsRequest
-	(*ClientConnections)(nil),   // 27: holdfast.v1.ClientConnections
-	(*ClientConnection)(nil),    // 28: holdfast.v1.ClientConnection
-	(*ConnectionsResponse)(nil), // 29: holdfast.v1.ConnectionsResponse
-	(*RosterRequest)(nil),       // 30: holdfast.v1.RosterRequest
-	(*RosterResponse)(nil),      // 31: holdfast.v1.RosterResponse
-	(*RosterMember)(nil),        // 32: holdfast.v1.RosterMember
-	nil,                         // 33: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 34: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 35: holdfast.v1.CheckState
-	(*NodeLeases)(nil),          // 36: holdfast.v1.NodeLeases
-	(*Event)(nil),               // 37: holdfast.v1.Event
+	(*DeclaredRequest)(nil),     // 0: holdfast.v1.DeclaredRequest
+	(*DeclaredNode)(nil),        // 1: holdfast.v1.DeclaredNode
+	(*DeclaredResponse)(nil),    // 2: holdfast.v1.DeclaredResponse
+	(*SampleRequest)(nil),       // 3: holdfast.v1.SampleRequest
+	(*InterfaceRate)(nil),       // 4: holdfast.v1.InterfaceRate
+	(*AddressConnections)(nil),  // 5: holdfast.v1.AddressConnections
+	(*Fitness)(nil),             // 6: holdfast.v1.Fitness
+	(*SampleResponse)(nil),      // 7: holdfast.v1.SampleResponse
+	(*AnsweredRequest)(nil),     // 8: holdfast.v1.AnsweredRequest
+	(*PoolStanding)(nil),        // 9: holdfast.v1.PoolStanding
+	(*RotationRequest)(nil),     // 10: holdfast.v1.RotationRequest
+	(*RotationResponse)(nil),    // 11: holdfast.v1.RotationResponse
+	(*RotationNode)(nil),        // 12: holdfast.v1.RotationNode
+	(*PoolAnswers)(nil),         // 13: holdfast.v1.PoolAnswers
+	(*AnsweredResponse)(nil),    // 14: holdfast.v1.AnsweredResponse
+	(*ReleasedRequest)(nil),     // 15: holdfast.v1.ReleasedRequest
+	(*ReleasedAddress)(nil),     // 16: holdfast.v1.ReleasedAddress
+	(*ReleasedResponse)(nil),    // 17: holdfast.v1.ReleasedResponse
+	(*HookRequest)(nil),         // 18: holdfast.v1.HookRequest
+	(*HookResponse)(nil),        // 19: holdfast.v1.HookResponse
+	(*HeldRequest)(nil),         // 20: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 21: holdfast.v1.HeldResponse
+	(*ChecksRequest)(nil),       // 22: holdfast.v1.ChecksRequest
+	(*ChecksResponse)(nil),      // 23: holdfast.v1.ChecksResponse
+	(*PoolCheck)(nil),           // 24: holdfast.v1.PoolCheck
+	(*PeerLeasesRequest)(nil),   // 25: holdfast.v1.PeerLeasesRequest
+	(*PeerLeasesResponse)(nil),  // 26: holdfast.v1.PeerLeasesResponse
+	(*FailoverRequest)(nil),     // 27: holdfast.v1.FailoverRequest
+	(*FailoverResponse)(nil),    // 28: holdfast.v1.FailoverResponse
+	(*ConnectionsRequest)(nil),  // 29: holdfast.v1.ConnectionsRequest
+	(*ClientConnections)(nil),   // 30: holdfast.v1.ClientConnections
+	(*ClientConnection)(nil),    // 31: holdfast.v1.ClientConnection
+	(*ConnectionsResponse)(nil), // 32: holdfast.v1.ConnectionsResponse
+	(*RosterRequest)(nil),       // 33: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 34: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 35: holdfast.v1.RosterMember
+	nil,                         // 36: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 37: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 38: holdfast.v1.CheckState
+	(*NodeLeases)(nil),          // 39: holdfast.v1.NodeLeases
+	(*Event)(nil),               // 40: holdfast.v1.Event
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
-	1,  // 0: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
-	2,  // 1: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
-	3,  // 2: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	34, // 3: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	10, // 4: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
-	6,  // 5: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
-	9,  // 6: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	34, // 7: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	13, // 8: holdfast.v1.ReleasedRequest.addresses:type_name -> holdfast.v1.ReleasedAddress
-	33, // 9: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	21, // 10: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	35, // 11: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	36, // 12: holdfast.v1.PeerLeasesResponse.leases:type_name -> holdfast.v1.NodeLeases
-	37, // 13: holdfast.v1.FailoverResponse.events:type_name -> holdfast.v1.Event
-	34, // 14: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	27, // 15: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
-	28, // 16: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
-	28, // 17: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
-	32, // 18: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
-	0,  // 19: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	5,  // 20: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	7,  // 21: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	15, // 22: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	30, // 23: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
-	17, // 24: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	26, // 25: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
-	12, // 26: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
-	19, // 27: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	22, // 28: holdfast.v1.Peer.Leases:input_type -> holdfast.v1.PeerLeasesRequest
-	24, // 29: holdfast.v1.Peer.Failover:input_type -> holdfast.v1.FailoverRequest
-	4,  // 30: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	11, // 31: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	8,  // 32: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	16, // 33: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	31, // 34: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
-	18, // 35: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	29, // 36: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
-	14, // 37: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
-	20, // 38: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	23, // 39: holdfast.v1.Peer.Leases:output_type -> holdfast.v1.PeerLeasesResponse
-	25, // 40: holdfast.v1.Peer.Failover:output_type -> holdfast.v1.FailoverResponse
-	30, // [30:41] is the sub-list for method output_type
-	19, // [19:30] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	1,  // 0: holdfast.v1.DeclaredRequest.nodes:type_name -> holdfast.v1.DeclaredNode
+	37, // 1: holdfast.v1.DeclaredNode.incarnation:type_name -> holdfast.v1.Incarnation
+	1,  // 2: holdfast.v1.DeclaredResponse.nodes:type_name -> holdfast.v1.DeclaredNode
+	4,  // 3: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
+	5,  // 4: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
+	6,  // 5: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
+	37, // 6: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	13, // 7: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
+	9,  // 8: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
+	12, // 9: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
+	37, // 10: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	16, // 11: holdfast.v1.ReleasedRequest.addresses:type_name -> holdfast.v1.ReleasedAddress
+	36, // 12: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	24, // 13: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
+	38, // 14: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	39, // 15: holdfast.v1.PeerLeasesResponse.leases:type_name -> holdfast.v1.NodeLeases
+	40, // 16: holdfast.v1.FailoverResponse.events:type_name -> holdfast.v1.Event
+	37, // 17: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	30, // 18: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
+	31, // 19: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
+	31, // 20: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
+	35, // 21: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	3,  // 22: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	8,  // 23: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	10, // 24: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	18, // 25: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	33, // 26: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	20, // 27: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	29, // 28: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
+	15, // 29: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
+	22, // 30: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	25, // 31: holdfast.v1.Peer.Leases:input_type -> holdfast.v1.PeerLeasesRequest
+	27, // 32: holdfast.v1.Peer.Failover:input_type -> holdfast.v1.FailoverRequest
+	0,  // 33: holdfast.v1.Peer.Declared:input_type -> holdfast.v1.DeclaredRequest
+	7,  // 34: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	14, // 35: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	11, // 36: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	19, // 37: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	34, // 38: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	21, // 39: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	32, // 40: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
+	17, // 41: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
+	23, // 42: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	26, // 43: holdfast.v1.Peer.Leases:output_type -> holdfast.v1.PeerLeasesResponse
+	28, // 44: holdfast.v1.Peer.Failover:output_type -> holdfast.v1.FailoverResponse
+	2,  // 45: holdfast.v1.Peer.Declared:output_type -> holdfast.v1.DeclaredResponse
+	34, // [34:46] is the sub-list for method output_type
+	22, // [22:34] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -2161,7 +2378,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

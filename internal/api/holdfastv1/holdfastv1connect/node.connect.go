@@ -66,6 +66,8 @@ const (
 	NodeDrainNodeProcedure = "/holdfast.v1.Node/DrainNode"
 	// NodeUndrainNodeProcedure is the fully-qualified name of the Node's UndrainNode RPC.
 	NodeUndrainNodeProcedure = "/holdfast.v1.Node/UndrainNode"
+	// NodeDeclareDeadProcedure is the fully-qualified name of the Node's DeclareDead RPC.
+	NodeDeclareDeadProcedure = "/holdfast.v1.Node/DeclareDead"
 	// NodePinAddressProcedure is the fully-qualified name of the Node's PinAddress RPC.
 	NodePinAddressProcedure = "/holdfast.v1.Node/PinAddress"
 	// NodeUnpinAddressProcedure is the fully-qualified name of the Node's UnpinAddress RPC.
@@ -114,6 +116,8 @@ type NodeClient interface {
 	DrainNode(context.Context, *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error)
 	// UndrainNode ends a drain.
 	UndrainNode(context.Context, *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error)
+	// DeclareDead takes an operator's word that nodes are dead: for when a majority of them is lost, and nobody can find out.
+	DeclareDead(context.Context, *holdfastv1.DeclareDeadRequest) (*holdfastv1.ChangeResult, error)
 	// PinAddress keeps an address on one member interface.
 	PinAddress(context.Context, *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error)
 	// UnpinAddress ends a pin.
@@ -223,6 +227,12 @@ func NewNodeClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(nodeMethods.ByName("UndrainNode")),
 			connect.WithClientOptions(opts...),
 		),
+		declareDead: connect.NewClient[holdfastv1.DeclareDeadRequest, holdfastv1.ChangeResult](
+			httpClient,
+			baseURL+NodeDeclareDeadProcedure,
+			connect.WithSchema(nodeMethods.ByName("DeclareDead")),
+			connect.WithClientOptions(opts...),
+		),
 		pinAddress: connect.NewClient[holdfastv1.PinAddressRequest, holdfastv1.ChangeResult](
 			httpClient,
 			baseURL+NodePinAddressProcedure,
@@ -295,6 +305,7 @@ type nodeClient struct {
 	resumeNodes               *connect.Client[holdfastv1.ResumeNodesRequest, holdfastv1.ChangeResult]
 	drainNode                 *connect.Client[holdfastv1.DrainNodeRequest, holdfastv1.ChangeResult]
 	undrainNode               *connect.Client[holdfastv1.UndrainNodeRequest, holdfastv1.ChangeResult]
+	declareDead               *connect.Client[holdfastv1.DeclareDeadRequest, holdfastv1.ChangeResult]
 	pinAddress                *connect.Client[holdfastv1.PinAddressRequest, holdfastv1.ChangeResult]
 	unpinAddress              *connect.Client[holdfastv1.UnpinAddressRequest, holdfastv1.ChangeResult]
 	poolSize                  *connect.Client[holdfastv1.PoolSizeRequest, holdfastv1.PoolSizeResponse]
@@ -423,6 +434,15 @@ func (c *nodeClient) UndrainNode(ctx context.Context, req *holdfastv1.UndrainNod
 	return nil, err
 }
 
+// DeclareDead calls holdfast.v1.Node.DeclareDead.
+func (c *nodeClient) DeclareDead(ctx context.Context, req *holdfastv1.DeclareDeadRequest) (*holdfastv1.ChangeResult, error) {
+	response, err := c.declareDead.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PinAddress calls holdfast.v1.Node.PinAddress.
 func (c *nodeClient) PinAddress(ctx context.Context, req *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error) {
 	response, err := c.pinAddress.CallUnary(ctx, connect.NewRequest(req))
@@ -524,6 +544,8 @@ type NodeHandler interface {
 	DrainNode(context.Context, *holdfastv1.DrainNodeRequest) (*holdfastv1.ChangeResult, error)
 	// UndrainNode ends a drain.
 	UndrainNode(context.Context, *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error)
+	// DeclareDead takes an operator's word that nodes are dead: for when a majority of them is lost, and nobody can find out.
+	DeclareDead(context.Context, *holdfastv1.DeclareDeadRequest) (*holdfastv1.ChangeResult, error)
 	// PinAddress keeps an address on one member interface.
 	PinAddress(context.Context, *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error)
 	// UnpinAddress ends a pin.
@@ -629,6 +651,12 @@ func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(nodeMethods.ByName("UndrainNode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeDeclareDeadHandler := connect.NewUnaryHandlerSimple(
+		NodeDeclareDeadProcedure,
+		svc.DeclareDead,
+		connect.WithSchema(nodeMethods.ByName("DeclareDead")),
+		connect.WithHandlerOptions(opts...),
+	)
 	nodePinAddressHandler := connect.NewUnaryHandlerSimple(
 		NodePinAddressProcedure,
 		svc.PinAddress,
@@ -711,6 +739,8 @@ func NewNodeHandler(svc NodeHandler, opts ...connect.HandlerOption) (string, htt
 			nodeDrainNodeHandler.ServeHTTP(w, r)
 		case NodeUndrainNodeProcedure:
 			nodeUndrainNodeHandler.ServeHTTP(w, r)
+		case NodeDeclareDeadProcedure:
+			nodeDeclareDeadHandler.ServeHTTP(w, r)
 		case NodePinAddressProcedure:
 			nodePinAddressHandler.ServeHTTP(w, r)
 		case NodeUnpinAddressProcedure:
@@ -788,6 +818,10 @@ func (UnimplementedNodeHandler) DrainNode(context.Context, *holdfastv1.DrainNode
 
 func (UnimplementedNodeHandler) UndrainNode(context.Context, *holdfastv1.UndrainNodeRequest) (*holdfastv1.ChangeResult, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.UndrainNode is not implemented"))
+}
+
+func (UnimplementedNodeHandler) DeclareDead(context.Context, *holdfastv1.DeclareDeadRequest) (*holdfastv1.ChangeResult, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Node.DeclareDead is not implemented"))
 }
 
 func (UnimplementedNodeHandler) PinAddress(context.Context, *holdfastv1.PinAddressRequest) (*holdfastv1.ChangeResult, error) {

@@ -59,6 +59,8 @@ const (
 	PeerLeasesProcedure = "/holdfast.v1.Peer/Leases"
 	// PeerFailoverProcedure is the fully-qualified name of the Peer's Failover RPC.
 	PeerFailoverProcedure = "/holdfast.v1.Peer/Failover"
+	// PeerDeclaredProcedure is the fully-qualified name of the Peer's Declared RPC.
+	PeerDeclaredProcedure = "/holdfast.v1.Peer/Declared"
 )
 
 // PeerClient is a client for the holdfast.v1.Peer service.
@@ -87,6 +89,8 @@ type PeerClient interface {
 	Leases(context.Context, *holdfastv1.PeerLeasesRequest) (*holdfastv1.PeerLeasesResponse, error)
 	// Failover says which events of the called node belong to one failover.
 	Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error)
+	// Declared passes on an operator's word that nodes are dead, or asks what the called node knows that speaks against it.
+	Declared(context.Context, *holdfastv1.DeclaredRequest) (*holdfastv1.DeclaredResponse, error)
 }
 
 // NewPeerClient constructs a client for the holdfast.v1.Peer service. By default, it uses the
@@ -166,6 +170,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Failover")),
 			connect.WithClientOptions(opts...),
 		),
+		declared: connect.NewClient[holdfastv1.DeclaredRequest, holdfastv1.DeclaredResponse](
+			httpClient,
+			baseURL+PeerDeclaredProcedure,
+			connect.WithSchema(peerMethods.ByName("Declared")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -182,6 +192,7 @@ type peerClient struct {
 	checks      *connect.Client[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse]
 	leases      *connect.Client[holdfastv1.PeerLeasesRequest, holdfastv1.PeerLeasesResponse]
 	failover    *connect.Client[holdfastv1.FailoverRequest, holdfastv1.FailoverResponse]
+	declared    *connect.Client[holdfastv1.DeclaredRequest, holdfastv1.DeclaredResponse]
 }
 
 // Sample calls holdfast.v1.Peer.Sample.
@@ -283,6 +294,15 @@ func (c *peerClient) Failover(ctx context.Context, req *holdfastv1.FailoverReque
 	return nil, err
 }
 
+// Declared calls holdfast.v1.Peer.Declared.
+func (c *peerClient) Declared(ctx context.Context, req *holdfastv1.DeclaredRequest) (*holdfastv1.DeclaredResponse, error) {
+	response, err := c.declared.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerHandler is an implementation of the holdfast.v1.Peer service.
 type PeerHandler interface {
 	// Sample hands over one measurement of the caller's load.
@@ -309,6 +329,8 @@ type PeerHandler interface {
 	Leases(context.Context, *holdfastv1.PeerLeasesRequest) (*holdfastv1.PeerLeasesResponse, error)
 	// Failover says which events of the called node belong to one failover.
 	Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error)
+	// Declared passes on an operator's word that nodes are dead, or asks what the called node knows that speaks against it.
+	Declared(context.Context, *holdfastv1.DeclaredRequest) (*holdfastv1.DeclaredResponse, error)
 }
 
 // NewPeerHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -384,6 +406,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Failover")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerDeclaredHandler := connect.NewUnaryHandlerSimple(
+		PeerDeclaredProcedure,
+		svc.Declared,
+		connect.WithSchema(peerMethods.ByName("Declared")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.v1.Peer/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerSampleProcedure:
@@ -408,6 +436,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerLeasesHandler.ServeHTTP(w, r)
 		case PeerFailoverProcedure:
 			peerFailoverHandler.ServeHTTP(w, r)
+		case PeerDeclaredProcedure:
+			peerDeclaredHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -459,4 +489,8 @@ func (UnimplementedPeerHandler) Leases(context.Context, *holdfastv1.PeerLeasesRe
 
 func (UnimplementedPeerHandler) Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Failover is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Declared(context.Context, *holdfastv1.DeclaredRequest) (*holdfastv1.DeclaredResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Declared is not implemented"))
 }
