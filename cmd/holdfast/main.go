@@ -28,7 +28,7 @@ func run() int {
 	context.AfterFunc(ctx, stop)
 	return cli.Run(ctx, cli.Deps{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
+		InTerminal: isTerminal(os.Stdin), OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
 		Environment: os.Getenv,
 		Now:         time.Now,
 		Build:       cli.Build{Version: version, Commit: commit, Date: date},

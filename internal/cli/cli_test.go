@@ -186,6 +186,9 @@ func TestRequests(t *testing.T) {
 		{"network pools pin groupnet0.subnet0.pool0 10.10.0.100 2:eth0", &pb.PinAddressRequest{Pool: pool, Address: "10.10.0.100", Member: "2:eth0", Options: waited}},
 		{"network pools unpin groupnet0.subnet0.pool0 10.10.0.100", &pb.UnpinAddressRequest{Pool: pool, Address: "10.10.0.100", Options: waited}},
 		{"node drain node2", &pb.DrainNodeRequest{Node: "node2", Options: waited}},
+		{"node declare-dead node3 4 --reason fire --yes", &pb.DeclareDeadRequest{Nodes: []string{"node3", "4"}, Reason: "fire", Options: waited}},
+		{"node declare-dead 3-4 --reason fire --force --force-store --dry-run", &pb.DeclareDeadRequest{Nodes: []string{"3-4"}, Reason: "fire",
+			Force: true, ForceStore: true, Options: &pb.ChangeOptions{WaitMs: 10000, DryRun: true}}},
 		{"node undrain 2 --dry-run", &pb.UndrainNodeRequest{Node: "2", Options: &pb.ChangeOptions{WaitMs: 10000, DryRun: true}}},
 		{"apply - --expect-revision 42", &pb.ApplyConfigRequest{Name: "standard input", Yaml: testConfig, ExpectedRevision: 42, Options: waited}},
 		{"diff -", &pb.ApplyConfigRequest{Name: "standard input", Yaml: testConfig, Options: &pb.ChangeOptions{DryRun: true}}},
@@ -245,6 +248,9 @@ func TestWrongCommandLines(t *testing.T) {
 		"get everything":                                        `"everything"`,
 		"top --interval 1ms":                                    `100ms`,
 		"node drain":                                            `needs NODE`,
+		"node declare-dead --reason fire":                       `needs NODE`,
+		"node declare-dead node3 --yes":                         `--reason`,
+		"node declare-dead node3 --reason fire":                 `--yes`,
 	} {
 		r := run(t, filepath.Join(t.TempDir(), "nobody"), "", strings.Fields(line)...)
 		if r.code != exitUsage || !strings.Contains(r.err, want) || !strings.Contains(r.err, "--help") {

@@ -24,6 +24,7 @@ type Client interface {
 type Deps struct {
 	In          io.Reader
 	Out, Err    io.Writer
+	InTerminal  bool // In is a terminal: a person can be asked
 	OutTerminal bool // Out is a terminal: colours, and top redraws
 	ErrTerminal bool // Err is a terminal: progress
 	Environment func(name string) string

@@ -170,6 +170,10 @@ func (f *fake) DrainNode(_ context.Context, r *pb.DrainNodeRequest) (*pb.ChangeR
 	return f.changed(r, r.Options)
 }
 
+func (f *fake) DeclareDead(_ context.Context, r *pb.DeclareDeadRequest) (*pb.ChangeResult, error) {
+	return f.changed(r, r.Options)
+}
+
 func (f *fake) UndrainNode(_ context.Context, r *pb.UndrainNodeRequest) (*pb.ChangeResult, error) {
 	return f.changed(r, r.Options)
 }

@@ -17,7 +17,7 @@ import (
 var sampleArguments = map[string]string{
 	"status": "", "problems list": "", "top": "-n 1", "events": "", "explain": "cluster.lab", "plan": "--down node2", "validate": "-", "diff": "-",
 	"apply": "-", "get": "", "schema": "", "version": "", "node list": "", "node view": "node2", "node create": "node3 --lnn 3", "node modify": "node2 --weight 2",
-	"node delete": "node2", "node drain": "node2", "node undrain": "node2", "cluster view": "", "cluster modify": "--negative-ttl 9",
+	"node delete": "node2", "node drain": "node2", "node undrain": "node2", "node declare-dead": "node2 --reason fire --yes", "cluster view": "", "cluster modify": "--negative-ttl 9",
 	"init": "--cluster c --node n --dir {}", "identity issue": "n2 --out {} --authority AUTHORITY",
 	"network interfaces list": "", "network dns delegation": "", "network dns check": "cluster.lab",
 	"network groupnets list": "", "network groupnets view": "groupnet0", "network groupnets create": "g", "network groupnets delete": "g",

@@ -12,7 +12,7 @@ func (s *session) nodeCommand() *cobra.Command {
 	node := group("node", "The members of the cluster", "")
 	k := nodeKind()
 	node.AddCommand(s.nodeListCommand(), s.viewCommand(k), s.createCommand(k), s.modifyCommand(k), s.deleteCommand(k),
-		s.drainCommand(), s.undrainCommand())
+		s.drainCommand(), s.undrainCommand(), s.declareDeadCommand())
 	return node
 }
 
