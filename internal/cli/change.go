@@ -116,7 +116,9 @@ func layChange(p *page, r *pb.ChangeResult) {
 	}
 	layMoves(p, r.Moves)
 	if r.Note != "" {
-		p.line(r.Note)
+		for line := range strings.Lines(r.Note) {
+			p.line(strings.TrimSuffix(line, "\n"))
+		}
 	}
 	switch {
 	case r.DryRun && len(r.Changes)+len(r.Moves) == 0:

@@ -2789,7 +2789,7 @@ type ChangeResult struct {
 	Revision int64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Nodes that are up and had not put it into effect when the wait ended.
 	PendingNodes []*PendingNode `protobuf:"bytes,7,rep,name=pending_nodes,json=pendingNodes,proto3" json:"pending_nodes,omitempty"`
-	// One line for people, where there is something to say besides.
+	// For people, where there is something to say besides; mostly one line.
 	Note          string `protobuf:"bytes,8,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
