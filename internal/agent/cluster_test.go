@@ -107,13 +107,13 @@ groupnets:
 
 // inCluster runs a test in a bubble with a cluster of four that serves.
 func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
-	inClusterOf(t, testConfig, test)
+	inClusterOf(t, testConfig, []int{3, 3, 3, 3}, test)
 }
 
-// inClusterOf is inCluster with another configuration of four nodes.
-func inClusterOf(t *testing.T, text string, test func(t *testing.T, c *testCluster)) {
+// inClusterOf is inCluster with another configuration, under which the nodes have so many of the pool's addresses at first.
+func inClusterOf(t *testing.T, yaml string, spread []int, test func(t *testing.T, c *testCluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		config, err := cluster.Parse("test", []byte(text))
+		config, err := cluster.Parse("test", []byte(yaml))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func inClusterOf(t *testing.T, text string, test func(t *testing.T, c *testClust
 		if c.id, err = store.Found(t.Context(), founder, "test"); err != nil {
 			t.Fatal(err)
 		}
-		for lnn := 1; lnn <= 4; lnn++ {
+		for lnn := 1; lnn <= len(spread); lnn++ {
 			c.nodes[lnn] = &testNode{lnn: lnn, dir: t.TempDir(), kernel: linktest.New(linktest.Ethernet(2, "eth0")), link: neightest.New()}
 			c.nodes[lnn].sockets = c.socketsOf(lnn)
 			c.nodes[lnn].link.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
@@ -136,7 +136,7 @@ func inClusterOf(t *testing.T, text string, test func(t *testing.T, c *testClust
 				c.kill(n.lnn)
 			}
 		}()
-		c.eventually("the cluster serves", func() bool { return c.spreadIs(3, 3, 3, 3) && c.everybodyServes() })
+		c.eventually("the cluster serves", func() bool { return c.spreadIs(spread...) && c.everybodyServes() })
 		test(t, c)
 	})
 }

@@ -166,7 +166,7 @@ func TestWhichInterfaceIsCut(t *testing.T) {
 // The clients' network of node 2 is cut, with its carrier there and the cluster's network well: its addresses go elsewhere in planned
 // moves, and return when it is mended.
 func TestASilentCutOfTheClientsNetwork(t *testing.T) {
-	inClusterOf(t, twoNetworksConfig(), func(t *testing.T, c *testCluster) {
+	inClusterOf(t, twoNetworksConfig(), []int{3, 3, 3, 3}, func(t *testing.T, c *testCluster) {
 		c.pass(2 * time.Second)
 		before := c.snapshot()
 		c.beats.Drop(func(p datagramtest.Packet) bool { return p.Network == 1 && (p.From == 2 || p.To == 2) })
@@ -194,7 +194,7 @@ func TestASilentCutOfTheClientsNetwork(t *testing.T) {
 
 // A cut of everybody's clients' network moves nothing: nowhere is it better.
 func TestACutOfTheClientsNetworkForAllMovesNothing(t *testing.T) {
-	inClusterOf(t, twoNetworksConfig(), func(t *testing.T, c *testCluster) {
+	inClusterOf(t, twoNetworksConfig(), []int{3, 3, 3, 3}, func(t *testing.T, c *testCluster) {
 		c.pass(2 * time.Second)
 		before := c.snapshot()
 		c.beats.Drop(func(p datagramtest.Packet) bool { return p.Network == 1 })

@@ -97,8 +97,15 @@ func (l *loop) observeNodes(w *steering.World, now time.Time) {
 			l.board.Clear(active.Kind, active.Subject)
 		}
 	}
+	l.observeVoices(w, now)
 	l.observeOrphans(w, now)
 	l.observePools(w, now)
+}
+
+// observeVoices says while a cluster has just two voices, of which one depends on the other.
+func (l *loop) observeVoices(w *steering.World, now time.Time) {
+	dependent := w.Dependent()
+	l.board.Is(dependent > 0, problemTwoVoices, "cluster", fmt.Sprintf("%s depends on the other node and hosts nothing that moves", nameOf(w, dependent)), now)
 }
 
 // observeOrphans says which addresses have nobody.
@@ -139,6 +146,8 @@ func nodeState(w *steering.World, node steering.Node) (state, why string) {
 		return "unknown", "it has never been heard"
 	case !node.Present && node.Left:
 		return "down", fmt.Sprintf("its agent was stopped in an orderly way and handed over what it held; incarnation %d is over", node.Incarnation)
+	case !node.Present && node.Declared:
+		return "down", fmt.Sprintf("an operator declared it dead; incarnation %d is over", node.Incarnation)
 	case !node.Present && node.Over >= node.Incarnation:
 		return "down", fmt.Sprintf("its heartbeats stopped and a majority of its observers has given up incarnation %d", node.Incarnation)
 	case !node.Present:
@@ -147,7 +156,7 @@ func nodeState(w *steering.World, node steering.Node) (state, why string) {
 		return "unfit", w.Unfit(cluster.Member{LNN: node.LNN})
 	case node.Draining:
 		return "draining", w.Unfit(cluster.Member{LNN: node.LNN})
-	case node.Leaving || !node.Ready:
+	case node.Leaving || !node.Ready || w.Dependent() == node.LNN:
 		return "unfit", w.Unfit(cluster.Member{LNN: node.LNN})
 	case len(node.Faults)+len(node.PoolFaults) == 0:
 		return "up", allWell

@@ -18,6 +18,11 @@ var (
 		Meaning: "An operator drained a node: it is given nothing.",
 		Remedy:  "End it with `holdfast node undrain NODE` when the work on it is done.",
 	})
+	problemTwoVoices = problem.Define(problem.Kind{
+		Code: "cluster.two-voices", Severity: problem.Warning,
+		Meaning: "The cluster has two voices. If each needed the other, the death of either would stop both; so the first holds by itself, and the second hosts nothing that moves and takes nothing over.",
+		Remedy:  "Add a third node, or a witness: a small machine whose agent hosts nothing (`witness: true`).",
+	})
 	problemOrphaned = problem.Define(problem.Kind{
 		Code: "pool.orphaned", Severity: problem.Critical,
 		Meaning: "Addresses of a pool have no working holder, so their clients are served by nobody.",

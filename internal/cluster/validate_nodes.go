@@ -70,7 +70,7 @@ func (v *validator) voters() {
 	case voters%2 == 0:
 		v.warn(at, "the store has %d members, and stops when %d of them are lost, as it would with %d; make it one, three or five", voters, voters/2, voters-1)
 	case len(v.c.Nodes) == 2:
-		v.warn(at, "with two nodes nothing moves when one is lost; add a third node, or a witness")
+		v.warn(at, "with two nodes the second hosts nothing, and nothing moves when the first is lost; add a third node, or a witness")
 	case voters == 1 && len(v.c.Nodes) > 2:
 		v.warn(at, "the store has one member; while its node is down nothing can be changed; allow three")
 	}

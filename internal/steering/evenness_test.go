@@ -168,7 +168,7 @@ func TestAFlappingNodeIsNotTrusted(t *testing.T) {
 func TestWhatIsForeseenIsWhatHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := rapid.SampledFrom([]string{"", ", rebalance-policy: manual", ", rebalance-policy: short_outage", ", sc-rebalance-delay: 3"}).Draw(t, "policy")
-		m := newModel(t, rapid.IntRange(2, 5).Draw(t, "nodes"), rapid.IntRange(1, 12).Draw(t, "addresses"), policy)
+		m := newModel(t, rapid.IntRange(3, 5).Draw(t, "nodes"), rapid.IntRange(1, 12).Draw(t, "addresses"), policy)
 		m.settle()
 		who := cluster.Member{LNN: rapid.IntRange(1, len(m.nodes)).Draw(t, "who"), Interface: "eth0"}
 		m.now = m.now.Add(time.Minute)

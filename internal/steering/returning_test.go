@@ -190,7 +190,7 @@ func TestOneFailingCheckIsNotDamped(t *testing.T) {
 // the window lasts, and long after all is well the pool is even.
 func TestRandomChecks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.IntRange(2, 5).Draw(t, "nodes")
+		nodes := rapid.IntRange(3, 5).Draw(t, "nodes")
 		addresses := rapid.IntRange(1, 12).Draw(t, "addresses")
 		m := newModel(t, nodes, addresses, "")
 		m.settle()

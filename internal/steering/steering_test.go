@@ -237,7 +237,7 @@ func TestAnAddressThatIsNoLongerConfiguredIsLetGoAndForgotten(t *testing.T) {
 // Whatever happens, in any order of turns: no address on two nodes, no owner robbed, and after the faults every address held.
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.IntRange(2, 5).Draw(t, "nodes")
+		nodes := rapid.IntRange(3, 5).Draw(t, "nodes")
 		m := newModel(t, nodes, rapid.IntRange(1, 9).Draw(t, "addresses"), "")
 		lnn := rapid.IntRange(1, nodes)
 		for range rapid.IntRange(5, 80).Draw(t, "steps") {

@@ -186,8 +186,19 @@ func (w *World) ownedElsewhere(address netip.Addr, but cluster.PoolID, butServic
 	return false
 }
 
-// Unfit says why a node may hold nothing on an interface, apart from what a pool's checks say; empty when it may.
+// Unfit says why a node may hold nothing that moves on an interface, apart from what a pool's checks say; empty when it may.
 func (w *World) Unfit(m cluster.Member) string {
+	if why := w.unfitForAnything(m); why != "" {
+		return why
+	}
+	if w.Dependent() == m.LNN {
+		return dependence
+	}
+	return ""
+}
+
+// unfitForAnything says why a node may not even hold what does not move.
+func (w *World) unfitForAnything(m cluster.Member) string {
 	node, known := w.Nodes[m.LNN]
 	switch {
 	case !known:
@@ -218,7 +229,11 @@ func (w *World) Unfit(m cluster.Member) string {
 
 // UnfitFor says why a member may hold nothing of a pool; empty when it may.
 func (w *World) UnfitFor(id cluster.PoolID, m cluster.Member) string {
-	if why := w.Unfit(m); why != "" {
+	unfit := w.Unfit
+	if pool, _, _, exists := w.Config.Pool(id); exists && pool.AllocMethod == cluster.AllocStatic {
+		unfit = w.unfitForAnything
+	}
+	if why := unfit(m); why != "" {
 		return why
 	}
 	node := w.Nodes[m.LNN]

@@ -14,7 +14,7 @@ import (
 // delegation is taken out of BIND's zone file: the check says so and what prints it anew, and the nodes that hold service addresses
 // have the problem.
 func TestDelegationInBIND(t *testing.T) {
-	l := startLab(t, 2, cast{nodes: 2, clients: 1, groupnet: "dns-servers: [10.10.0.2]\ndns-search: [lab]"}.file())
+	l := startLab(t, 3, cast{nodes: 3, clients: 1, groupnet: "dns-servers: [10.10.0.2]\ndns-search: [lab]"}.file())
 	check := func() result {
 		r, err := l.try("node1", "holdfast", "network", "dns", "check")
 		if err != nil {
