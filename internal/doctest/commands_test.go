@@ -145,7 +145,7 @@ func TestCommandsExist(t *testing.T) {
 func TestCommandsExistCanBreak(t *testing.T) {
 	tree := manuals(t)
 	for line, fine := range map[string]bool{
-		"holdfast status --check": true, "holdfast status --chek": false, "holdfast nod list": false, "holdfast node declare-dead n3": false,
+		"holdfast status --check": true, "holdfast status --chek": false, "holdfast nod list": false, "holdfast node declare-dead n3": true, "holdfast node declare-ded n3": false,
 		"holdfast network pools modify subnet0.pool0 --sc-ttl 5": true, "holdfast network pools modify subnet0.pool0 --sc-tl 5": false,
 		"holdfast lab exec node1 -- ls --color": true, "holdfast exit-codes": true,
 	} {
