@@ -294,7 +294,11 @@ func (a *Agent) openHeartbeats() (*datagram.Link, error) {
 	for _, addr := range a.self.Addresses[:min(len(a.self.Addresses), datagram.MaxNetworks)] {
 		options.Local = append(options.Local, netip.AddrPortFrom(addr, HeartbeatPort))
 	}
-	return datagram.Open(options)
+	opened, err := datagram.Open(options)
+	if err != nil {
+		return nil, fmt.Errorf("%w; are these addresses on this node, and does no other agent run here?", err)
+	}
+	return opened, nil
 }
 
 // movingAddress says which addresses may move: those of dynamic pools, and service addresses.

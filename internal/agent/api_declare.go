@@ -148,7 +148,7 @@ func (s nodeService) collect(ctx context.Context, v *view, dead []int) declaring
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for _, node := range v.world.Config.Nodes {
-		d.all = append(d.all, tenure.Voice{LNN: node.LNN, Rack: node.Rack})
+		d.all = append(d.all, tenure.Voice{LNN: node.LNN, Rack: node.Rack, Voter: hosts(v.world.Config, node.LNN)})
 		if node.LNN == s.self.LNN {
 			continue
 		}

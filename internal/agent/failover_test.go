@@ -122,24 +122,29 @@ func (c *testCluster) explainEvent(lnn int, name string) (*holdfastv1.ExplainRes
 	return c.ask(lnn).Explain(c.t.Context(), &holdfastv1.ExplainRequest{Event: name})
 }
 
+// blocks are the parts of a text in an order of their own: a node tells first what it found itself.
+func blocks(text string) []string {
+	return slices.Sorted(slices.Values(strings.Split(strings.TrimSpace(text), "\n\n")))
+}
+
 // A node dies: whichever of the others is asked, and by whichever event, tells the same of it.
 func TestAFailoverExplained(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *testCluster) {
 		v := c.nodes[1].agent.view.Load()
-		id := failoverID(2, v.world.Nodes[2].Incarnation)
+		id := failoverID(4, v.world.Nodes[4].Incarnation) // whom all others observe
 		if _, err := c.explainEvent(1, id); err == nil || !strings.Contains(err.Error(), "no node that answered remembers") {
 			t.Errorf("before anything happened: %v", err)
 		}
-		had := c.onKernel(2)
-		c.kill(2)
-		c.eventually("taken over", func() bool { return c.spreadIs(4, 0, 4, 4) })
+		had := c.onKernel(4)
+		c.kill(4)
+		c.eventually("taken over", func() bool { return c.spreadIs(4, 4, 4, 0) })
 		c.pass(time.Second)
 		answer, err := c.explainEvent(1, id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f := answer.Failover
-		if f.Id != id || f.Node != "node2" || len(f.Findings) != 3 || len(f.Addresses) != len(had) || len(f.Unanswered) != 1 || f.Unanswered[0].Node != "node2" {
+		if f.Id != id || f.Node != "node4" || len(f.Findings) != 3 || len(f.Addresses) != len(had) || len(f.Unanswered) != 1 || f.Unanswered[0].Node != "node4" {
 			t.Fatalf("%v, it had %v", f, had)
 		}
 		asked := 0
@@ -147,9 +152,9 @@ func TestAFailoverExplained(t *testing.T) {
 			if finding.Heard == nil || finding.GetDetectionMs() < float64(spanOf(c).Milliseconds()) {
 				t.Errorf("%v", finding)
 			}
-			if finding.ToldBy == "" {
+			if finding.ToldBy == "" && finding.Confirmed != nil { // the others may have read it in the store first
 				asked++
-				if finding.Asked == nil || finding.Confirmed == nil || len(finding.ConfirmedBy) == 0 {
+				if finding.Asked == nil || len(finding.ConfirmedBy) == 0 {
 					t.Errorf("%v", finding)
 				}
 			}
@@ -168,7 +173,7 @@ func TestAFailoverExplained(t *testing.T) {
 			t.Fatalf("node 3 has no event of it\n%s", c.story())
 		}
 		again, err := c.explainEvent(3, strconv.FormatInt(events[i].ID, 10))
-		if err != nil || again.Text != answer.Text {
+		if err != nil || !slices.Equal(blocks(again.Text), blocks(answer.Text)) {
 			t.Errorf("node 3 tells it otherwise: %v\n%s\nand node 1:\n%s", err, again.GetText(), answer.Text)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,7 +121,7 @@ func (t *tenancy) Configure(config *cluster.Config) {
 	voices := make([]tenure.Voice, 0, len(config.Nodes))
 	peers := map[int][]netip.AddrPort{}
 	for _, node := range config.Nodes {
-		voices = append(voices, tenure.Voice{LNN: node.LNN, Rack: node.Rack})
+		voices = append(voices, tenure.Voice{LNN: node.LNN, Rack: node.Rack, Voter: hosts(config, node.LNN)})
 		if node.LNN == t.lnn {
 			continue
 		}
@@ -133,6 +134,11 @@ func (t *tenancy) Configure(config *cluster.Config) {
 	t.timing = timingOf(config.Settings)
 	t.mu.Unlock()
 	t.tell(&tenure.Configured{Timing: timingOf(config.Settings), Voices: voices})
+}
+
+// hosts reports whether a node hosts a member of the store.
+func hosts(config *cluster.Config, lnn int) bool {
+	return len(config.Settings.StoreEndpoints) == 0 && slices.ContainsFunc(config.Voters(), func(n cluster.Node) bool { return n.LNN == lnn })
 }
 
 // Recorded takes in another node's report from the store.

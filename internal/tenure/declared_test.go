@@ -58,7 +58,7 @@ func TestDeclaredDead(t *testing.T) {
 		declared  []int
 		survivors []int
 	}{
-		{"two of four", 4, []int{3, 4}, []int{3, 4}, []int{1, 2}},
+		{"two of the three of four that observe", 4, []int{2, 3}, []int{2, 3}, []int{1, 4}},
 		{"all but one", 4, []int{1, 2, 4}, []int{1, 2, 4}, []int{3}},
 		{"four of five", 5, []int{1, 2, 3, 4}, []int{1, 2, 3, 4}, []int{5}},
 		{"the first of two", 2, []int{1}, []int{1}, []int{2}},
@@ -90,8 +90,8 @@ func TestDeclaredDead(t *testing.T) {
 				t.Fatalf("after everybody's return only %v hold", got)
 			}
 			for _, x := range s.seats {
-				if observers, _ := x.peer.OnRecord(); c.nodes > 2 && (len(observers.Current) != c.nodes-1 || observers.Changing) {
-					t.Errorf("node %d has %v for its observers, want all others", x.lnn, observers)
+				if observers, _ := x.peer.OnRecord(); c.nodes > 2 && (len(observers.Current) < c.nodes-2 || observers.Changing) {
+					t.Errorf("node %d has %v for its observers, want the others", x.lnn, observers)
 				}
 			}
 		})

@@ -54,6 +54,7 @@ type Voice struct {
 	Over bool   // it is known to be down, and no later life of it has been heard
 
 	Declared bool // and an operator said so: nobody waits for its word
+	Voter    bool // it hosts a member of the store
 }
 
 // ChooseObservers picks the observers of a node: all others that live; of more than sixteen, those that rendezvous hashing picks,
@@ -63,11 +64,11 @@ type Voice struct {
 // that is not among them any more. It is a pure function of its arguments; voices may come in any order.
 func ChooseObservers(self int, voices []Voice, present []int) []int {
 	var living, dead []Voice
-	named := false
+	named, own := false, Voice{}
 	for _, v := range voices {
 		switch {
 		case v.LNN == self:
-			named = true
+			named, own = true, v
 		case v.Declared:
 		case v.Over:
 			dead = append(dead, v)
@@ -78,7 +79,7 @@ func ChooseObservers(self int, voices []Voice, present []int) []int {
 	if dependent := Depends(voices); len(living)+len(dead) == 0 || dependent > 0 && named && self != dependent {
 		return nil
 	}
-	chosen := rendezvous(self, living)
+	chosen := rendezvous(self, odd(own, living))
 	slices.SortFunc(dead, func(a, b Voice) int {
 		return cmp.Or(-compareBool(slices.Contains(present, a.LNN), slices.Contains(present, b.LNN)), cmp.Compare(a.LNN, b.LNN))
 	})
@@ -98,6 +99,20 @@ func Depends(voices []Voice) int {
 		return 0
 	}
 	return max(voices[0].LNN, voices[1].LNN)
+}
+
+// odd leaves out one of an even number of nodes that live, this one counted, so that of two halves that lose each other one goes on. With
+// four that all observe each other, each would need two of three, and neither half would have them; of three that observe, the half
+// with two of them goes on, and no fewer may die. It is the last of those that host no member of the store, else the last. Two are left as
+// they are, and where only some observe it makes no difference.
+func odd(own Voice, living []Voice) []Voice {
+	if own.LNN == 0 || len(living)%2 == 0 || len(living) == 1 || len(living) > MaxObservers {
+		return living
+	}
+	last := slices.MaxFunc(append(slices.Clone(living), own), func(a, b Voice) int {
+		return cmp.Or(-compareBool(a.Voter, b.Voter), cmp.Compare(a.LNN, b.LNN))
+	})
+	return slices.DeleteFunc(slices.Clone(living), func(v Voice) bool { return v.LNN == last.LNN })
 }
 
 // rendezvous picks at most MaxObservers by their weight for a node.

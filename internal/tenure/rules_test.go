@@ -93,7 +93,7 @@ func unleased(t *testing.T) {
 func newChanger(t *testing.T) *desk {
 	d := newHolder(t, 4)
 	d.run(1000)
-	d.step(&Configured{Timing: usual, Voices: append(voices(3), Voice{LNN: 5})})
+	d.step(&Configured{Timing: usual, Voices: append(voices(3)[1:], Voice{LNN: 5})})
 	d.friends = []int{2, 3, 4, 5}
 	d.run(1300)
 	if o, _ := d.peer.OnRecord(); !o.Changing || o.Version != 2 {
@@ -167,7 +167,7 @@ func noSpan(t *testing.T) {
 	t.Run("with a short span", func(t *testing.T) {
 		d := newChanger(t)
 		d.published()
-		d.step(&Configured{Timing: Timing{Interval: 10 * time.Millisecond, Multiplier: 3}, Voices: append(voices(3), Voice{LNN: 5})})
+		d.step(&Configured{Timing: Timing{Interval: 10 * time.Millisecond, Multiplier: 3}, Voices: append(voices(3)[1:], Voice{LNN: 5})})
 		d.version = 2
 		d.run(1400 + int(maxWindow.Milliseconds()))
 		d.wantsChanging(true)

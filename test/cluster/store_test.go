@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,13 +67,14 @@ func (l *lab) refused(t *testing.T, node string) {
 }
 
 // TestEmbeddedStoreWithoutMajority turns off two of the three nodes of five that host the store. What the others hold stays,
-// by their word to each other; what the dead held waits; and with one member back it goes on.
+// by their word to each other; what the dead held is taken by their successors on record, without the store; then nothing moves, and
+// with one member back it goes on.
 func TestEmbeddedStoreWithoutMajority(t *testing.T) {
 	l := startLab(t, 5, cast{nodes: 5, clients: 1, resolver: "none", services: "10.10.0.4", list: fiveNodes}.file())
 	w := l.watch(t)
 	l.spread(t, l.nodes, 3, 3, 3, 3, 3)
 	rest := []string{"node3", "node4", "node5"}
-	held := l.held(t, rest)
+	before := l.held(t, rest)
 	for _, node := range []string{"node1", "node2"} {
 		w.leave(t, node)
 	}
@@ -81,7 +83,31 @@ func TestEmbeddedStoreWithoutMajority(t *testing.T) {
 	l.do(t, "kill", "node1")
 	l.do(t, "kill", "node2")
 	l.do(t, "heal")
+	eventually(t, "the successors have what the dead held", func() error {
+		pool := 0
+		for _, node := range rest {
+			now, err := l.kernel(node)
+			if err != nil {
+				return err
+			}
+			for _, address := range now {
+				if len(address) == len("10.10.0.100") {
+					pool++
+				}
+			}
+		}
+		if pool != 15 {
+			return fmt.Errorf("%d of 15 addresses are held", pool)
+		}
+		return nil
+	})
+	held := l.held(t, rest)
 	for _, node := range rest {
+		for _, address := range before[node] {
+			if !slices.Contains(held[node], address) {
+				t.Errorf("%s had %s and has it no more", node, address)
+			}
+		}
 		eventually(t, node+" says that the store is silent", func() error { return l.problem(node, "node.store-silent", "") })
 	}
 	l.nothingMoves(t, w, rest, held, manyLooks)
