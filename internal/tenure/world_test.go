@@ -74,6 +74,7 @@ type flaw struct {
 	name      string
 	shortSpan bool // a heartbeat names a span that is an interval shorter than what its sender counts
 	wildClock int  // a clock is off by so many millionths, beyond what the margin covers
+	stepped   *func(x *seat, now time.Time, standing Standing)
 }
 
 func (s *storm) log(format string, args ...any) {
@@ -222,6 +223,9 @@ func (s *storm) step(x *seat, event Event) {
 	now := s.clock(x)
 	before := x.peer.Standing(now).MayHold
 	standing := x.peer.Step(event, now, &x.out)
+	if s.flaw.stepped != nil {
+		(*s.flaw.stepped)(x, now, standing)
+	}
 	incarnation, _ := x.peer.Incarnation()
 	if before != standing.MayHold {
 		s.log("node %d/%d may hold: %t %s", x.lnn, incarnation, standing.MayHold, standing.Reason)
