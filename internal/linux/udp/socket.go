@@ -72,6 +72,36 @@ func (s *Socket) prepare(family int, name Destination) error {
 		}
 		return err
 	}
+	return s.readLocal()
+}
+
+// Adopt makes a Socket of the descriptor of one that another process has made with Listen, and owns it from then on, also when it
+// fails. What waits in the socket is received by whoever asks first: the other process must have stopped.
+func Adopt(fd int) (*Socket, error) {
+	s := &Socket{fd: fd}
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err == nil && kind != unix.SOCK_DGRAM {
+		err = errors.New("it is not a socket for datagrams")
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err == nil {
+		err = s.readLocal()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("adopting a UDP socket: %w", err), s.Close())
+	}
+	stamps, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS_NEW)
+	s.timestamps = err == nil && stamps != 0
+	return s, nil
+}
+
+// Share returns another descriptor of the same socket, to be handed to another process.
+func (s *Socket) Share() (int, error) { return unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0) }
+
+// readLocal asks the kernel what the socket is bound to.
+func (s *Socket) readLocal() error {
 	bound, err := unix.Getsockname(s.fd)
 	if err != nil {
 		return fmt.Errorf("asking for its port: %w", err)

@@ -54,6 +54,7 @@ type Options struct {
 	Now        func() time.Time // the clock of leases; default: boottime.Now
 	Random     io.Reader        // for sessions and passes; default: crypto/rand.Reader
 	Realtime   bool             // whether to ask for real-time scheduling
+	Adopted    []int            // descriptors of sockets that another process has opened for the same addresses; the Link owns them
 }
 
 // Link is one node's end of what the nodes say to each other.
@@ -85,6 +86,7 @@ type Link struct {
 	incoming tenure.Message
 	header   header
 
+	pauses   chan func(Memory) (goOn bool)
 	wanted   atomic.Pointer[directory]
 	realtime atomic.Bool
 
@@ -116,6 +118,7 @@ func Open(o Options) (*Link, error) {
 	l := &Link{
 		self: o.Self, log: o.Logger, metrics: newMetrics(o.Registerer), now: o.Now, wall: time.Now, random: o.Random, ask: o.Realtime,
 		key: key, receiver: udp.NewReceiver(receiveBatch, maxDatagram), peers: map[int]*peer{}, departed: map[int]uint64{},
+		pauses: make(chan func(Memory) bool, 1),
 	}
 	l.boot = func(t time.Time) int64 { return boottime.Nanoseconds(boottime.Now().Add(t.Sub(l.now()))) }
 	if o.Now == nil {
@@ -130,23 +133,34 @@ func Open(o Options) (*Link, error) {
 	if l.session, err = l.draw(); err != nil {
 		return nil, fmt.Errorf("opening the link for heartbeats: %w", err)
 	}
-	if err := l.bind(o.Local); err != nil {
+	if err := l.bind(o.Local, o.Adopted); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the link for heartbeats: %w", err), l.Close())
 	}
 	return l, nil
 }
 
 // bind opens a socket for each address. A socket is empty before it is there.
-func (l *Link) bind(local []netip.AddrPort) error {
+func (l *Link) bind(local []netip.AddrPort, adopted []int) error {
 	opened := l.look()
+	had, err := adopt(adopted)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, socket := range had { // of an address that this node does not have any more
+			_ = socket.Close()
+		}
+	}()
 	var sockets []*udp.Socket
 	for i, address := range local {
 		if address == (netip.AddrPort{}) {
 			continue
 		}
-		socket, err := udp.Listen(address)
-		if err != nil {
-			return fmt.Errorf("on network %d: %w", i, err)
+		socket := had[address]
+		if delete(had, address); socket == nil {
+			if socket, err = udp.Listen(address); err != nil {
+				return fmt.Errorf("on network %d: %w", i, err)
+			}
 		}
 		l.networks[i] = &network{socket: socket, sender: udp.NewSender(sendBatch, messageDatagram), empty: opened}
 		sockets = append(sockets, socket)
@@ -157,7 +171,6 @@ func (l *Link) bind(local []netip.AddrPort) error {
 	if len(sockets) == 0 {
 		return errors.New("there is no address to listen at: give this node one on at least one network")
 	}
-	var err error
 	l.waiter, err = udp.NewWaiter(sockets...)
 	return err
 }

@@ -35,6 +35,9 @@ func (l *Link) Serve(ctx context.Context, h Handler) error {
 		wake := h.Turn(now)
 		l.flush()
 		l.metrics.turns.Inc()
+		if !l.pause() {
+			return nil
+		}
 		if err := l.wait(now, wake); err != nil {
 			return err
 		}
