@@ -36,10 +36,11 @@ type Client struct {
 	conn     *os.File // nil: not connected
 	deadline int64
 	moving   []netip.Addr
-	unseen   time.Time // since when a deadline is on its way and not answered; zero: none
-	absent   string    // why the guard is not there
-	without  string    // what it cannot do
-	gone     bool      // goodbye was said
+	unseen   time.Time     // since when a deadline is on its way and not answered; zero: none
+	absent   string        // why the guard is not there
+	without  string        // what it cannot do
+	gone     bool          // goodbye was said, or another process is the agent
+	replaced chan struct{} // closed when the guard has ended the connection because another process is the agent
 }
 
 // NewClient returns a Client that connects once it runs.
@@ -50,7 +51,7 @@ func NewClient(o ClientOptions) *Client {
 	if o.Told == nil {
 		o.Told = func(string) {}
 	}
-	return &Client{ClientOptions: o, kick: make(chan struct{}, 1), absent: "it has not been reached yet"}
+	return &Client{ClientOptions: o, kick: make(chan struct{}, 1), replaced: make(chan struct{}), absent: "it has not been reached yet"}
 }
 
 // Deadline hands over when the right to hold runs out, as a reading of CLOCK_BOOTTIME in nanoseconds: Forever for a right without end,
@@ -125,6 +126,43 @@ func (c *Client) Goodbye() {
 		c.sendNow(message{kind: kindGoodbye})
 		_ = c.conn.Close()
 		c.conn = nil
+	}
+}
+
+// Successor names the process that may connect besides this one, to replace it; 0: none may. It reports whether the guard is there to
+// hear it.
+func (c *Client) Successor(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil || c.gone {
+		return false
+	}
+	c.sendNow(message{kind: kindSuccessor, pid: int32(pid)})
+	return true
+}
+
+// Take says that this process is the agent from now on, in place of the one that named it its successor.
+func (c *Client) Take() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.sendNow(message{kind: kindTake})
+	}
+}
+
+// Leave hands nothing over any more, since another process is the agent, and waits for the guard to say so by ending the connection.
+// What ends it before would look like the agent's death.
+func (c *Client) Leave(ctx context.Context) {
+	c.mu.Lock()
+	connected := c.conn != nil
+	c.gone = true
+	c.mu.Unlock()
+	if !connected {
+		return
+	}
+	select {
+	case <-c.replaced:
+	case <-ctx.Done():
 	}
 }
 
@@ -287,6 +325,11 @@ func (c *Client) lost(conn *os.File, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone {
+		if c.conn != nil {
+			_ = c.conn.Close()
+			c.conn = nil
+			close(c.replaced)
+		}
 		return nil
 	}
 	_ = conn.Close()

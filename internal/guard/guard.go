@@ -64,10 +64,12 @@ type guard struct {
 	timer    int
 	wake     int // an eventfd: the context has ended
 	agent    *peer
-	facts    Facts
-	moving   map[netip.Addr]bool
-	coming   map[netip.Addr]bool // parts of the next set
-	unclean  bool                // something may still be on an interface
+	heir     *peer // a process that is to replace the agent, and has not taken over; nil: none
+	// successor is the process that the agent has named as such; 0: none.
+	successor int32
+	facts     Facts
+	moving    map[netip.Addr]bool
+	unclean   bool // something may still be on an interface
 }
 
 // Serve guards until the context ends. What the node holds then stays: the agent works on without a guard.
@@ -110,7 +112,8 @@ func (g *guard) open() error {
 }
 
 func (g *guard) close() {
-	g.drop()
+	g.agent.drop()
+	g.heir.drop()
 	_ = unix.Unlink(g.Path)
 	for _, fd := range []int{g.listener, g.timer, g.wake} {
 		_ = unix.Close(fd)
@@ -122,10 +125,16 @@ func (g *guard) close() {
 func (g *guard) round() error {
 	g.act()
 	fds := []unix.PollFd{{Fd: int32(g.wake), Events: unix.POLLIN}, {Fd: int32(g.timer), Events: unix.POLLIN}, {Fd: int32(g.listener), Events: unix.POLLIN}}
-	if g.agent != nil {
-		fds = append(fds, unix.PollFd{Fd: int32(g.agent.fd), Events: unix.POLLIN})
-		if g.agent.process >= 0 {
-			fds = append(fds, unix.PollFd{Fd: int32(g.agent.process), Events: unix.POLLIN})
+	agent, heir := g.agent, g.heir
+	ends := map[*peer]int{} // where the word on a process's end stands
+	for _, p := range []*peer{agent, heir} {
+		if p == nil {
+			continue
+		}
+		fds = append(fds, unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN})
+		if p.process >= 0 {
+			ends[p] = len(fds)
+			fds = append(fds, unix.PollFd{Fd: int32(p.process), Events: unix.POLLIN})
 		}
 	}
 	if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
@@ -133,11 +142,13 @@ func (g *guard) round() error {
 	}
 	var expired [8]byte
 	_, _ = unix.Read(g.timer, expired[:]) // so that it can be waited for again
-	if g.agent != nil {
-		g.hear()
-	}
-	if len(fds) > 4 && fds[4].Revents != 0 && g.agent != nil {
-		g.lost("its process ended")
+	for _, p := range []*peer{agent, heir} {
+		if g.there(p) {
+			g.hear(p)
+		}
+		if end := ends[p]; end > 0 && fds[end].Revents != 0 && g.there(p) {
+			g.lost(p, "its process ended")
+		}
 	}
 	if fds[2].Revents != 0 {
 		g.admit()
@@ -227,8 +238,8 @@ func (g *guard) lift() {
 }
 
 // setMoving takes in the addresses that may move.
-func (g *guard) setMoving() {
-	g.moving, g.coming = g.coming, nil
+func (g *guard) setMoving(moving map[netip.Addr]bool) {
+	g.moving = moving
 	if g.Filter == nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 // and what belongs to it; numbers are in network byte order.
 
 // version is of this protocol. Both sides name theirs first; another one is refused.
-const version = 1
+const version = 2
 
 // kind is the first byte of a message.
 type kind byte
@@ -25,6 +25,9 @@ const (
 	kindSeen     kind = 6 // guard: the deadline that it took in, 8 bytes
 	kindSilenced kind = 7 // guard: why and how long it took, as text
 	kindRefused  kind = 8 // guard: why, as text; it closes the connection
+
+	kindSuccessor kind = 9  // agent: the number of the process that may connect besides it, 4 bytes; 0: none may any more
+	kindTake      kind = 10 // successor: nothing; it is the agent from now on, and the guard closes the connection to the one before
 )
 
 // Bounds of what is taken in.
@@ -44,6 +47,7 @@ type message struct {
 	last     bool
 	moving   []netip.Addr
 	deadline int64
+	pid      int32
 	text     string
 }
 
@@ -68,6 +72,8 @@ func (m message) bytes() []byte {
 		}
 	case kindDeadline, kindSeen:
 		b = binary.BigEndian.AppendUint64(b, uint64(m.deadline))
+	case kindSuccessor:
+		b = binary.BigEndian.AppendUint32(b, uint32(m.pid))
 	case kindWelcome:
 		b = append(append(b, m.version), m.text[:min(len(m.text), maxText)]...)
 	case kindSilenced, kindRefused:
@@ -110,7 +116,12 @@ func parse(b []byte) (message, error) {
 			m.deadline = int64(binary.BigEndian.Uint64(rest))
 		}
 		return short(len(rest) == 8 && m.deadline >= 0)
-	case kindGoodbye:
+	case kindSuccessor:
+		if len(rest) == 4 {
+			m.pid = int32(binary.BigEndian.Uint32(rest))
+		}
+		return short(len(rest) == 4 && m.pid >= 0)
+	case kindGoodbye, kindTake:
 		return short(len(rest) == 0)
 	case kindWelcome:
 		if len(rest) > 0 {

@@ -16,6 +16,11 @@ type peer struct {
 	process int // a pidfd; -1: none could be had, and only the connection shows its end
 	pid     int32
 	greeted bool
+	coming  map[netip.Addr]bool // parts of the next set of addresses
+
+	// Of a successor, until it takes over.
+	moving   map[netip.Addr]bool // nil: it has handed over none
+	deadline int64
 }
 
 // tell sends a message if it can be sent at once: nobody is waited for.
@@ -83,10 +88,15 @@ func (g *guard) admit() {
 		_ = unix.Close(fd)
 		return
 	}
-	g.drop() // one that has connected and said nothing
 	if p.process, err = processOf(p); err != nil {
 		g.Logger.Warn("only the connection will show the agent's end", "pid", p.pid, "error", err)
 	}
+	if g.agent != nil && g.agent.greeted {
+		g.heir.drop()
+		g.heir = p
+		return
+	}
+	g.agent.drop() // one that has connected and said nothing
 	g.agent = p
 }
 
@@ -100,7 +110,7 @@ func (g *guard) refusal(p *peer) string {
 	if who.Uid != 0 && who.Uid != uint32(os.Getuid()) {
 		return fmt.Sprintf("user %d may not talk to the guard: it is for root and the guard's own user", who.Uid)
 	}
-	if g.agent != nil && g.agent.greeted {
+	if g.agent != nil && g.agent.greeted && (g.successor == 0 || g.successor != p.pid) {
 		return fmt.Sprintf("an agent is connected already, as process %d: one agent runs on a node", g.agent.pid)
 	}
 	return ""
@@ -119,97 +129,148 @@ func processOf(p *peer) (int, error) {
 	return unix.PidfdOpen(int(p.pid), 0)
 }
 
-// drop closes the connection, whoever it is to.
-func (g *guard) drop() {
-	if g.agent == nil {
+// drop closes the connection; of none there is none to close.
+func (p *peer) drop() {
+	if p == nil {
 		return
 	}
-	_ = unix.Close(g.agent.fd)
-	if g.agent.process >= 0 {
-		_ = unix.Close(g.agent.process)
+	_ = unix.Close(p.fd)
+	if p.process >= 0 {
+		_ = unix.Close(p.process)
+	}
+}
+
+// lost enters that a process is gone. The agent is dead, unless it has said goodbye; a successor that has not taken over has done nothing.
+func (g *guard) lost(p *peer, why string) {
+	p.drop()
+	if p == g.heir {
+		g.Logger.Info("the agent's successor is gone before it took over", "pid", p.pid, "why", why)
+		g.heir = nil
+		return
+	}
+	g.Logger.Info("the agent is gone", "pid", p.pid, "why", why, "goodbye", g.facts.Agent == AgentGoodbye)
+	if g.facts.Agent == AgentAlive {
+		g.facts.Agent = AgentDead
 	}
 	g.agent = nil
 }
 
-// lost enters that the agent is gone: dead, unless it has said goodbye.
-func (g *guard) lost(why string) {
-	g.Logger.Info("the agent is gone", "pid", g.agent.pid, "why", why, "goodbye", g.facts.Agent == AgentGoodbye)
-	if g.facts.Agent == AgentAlive {
-		g.facts.Agent = AgentDead
-	}
-	g.coming = nil
-	g.drop()
-}
+// there reports whether a process is still connected.
+func (g *guard) there(p *peer) bool { return p != nil && (p == g.agent || p == g.heir) }
 
 // hearAtMost bounds the messages that are read before something is done about them.
 const hearAtMost = 64
 
-// hear takes in what the agent has said.
-func (g *guard) hear() {
+// hear takes in what a process has said.
+func (g *guard) hear(p *peer) {
 	var buffer [maxMessage + 1]byte
 	for range hearAtMost {
-		n, err := unix.Read(g.agent.fd, buffer[:])
+		n, err := unix.Read(p.fd, buffer[:])
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			return
 		case err != nil || n == 0:
-			g.lost("its connection ended")
+			g.lost(p, "its connection ended")
 			return
 		}
 		m, err := parse(buffer[:n])
 		if err == nil {
-			err = g.take(m)
+			err = g.take(p, m)
 		}
 		if err != nil {
-			g.Logger.Error("refused what the agent said", "pid", g.agent.pid, "error", err)
-			g.agent.tell(message{kind: kindRefused, text: err.Error()})
-			g.lost("it was not understood")
+			g.Logger.Error("refused what the agent said", "pid", p.pid, "error", err)
+			p.tell(message{kind: kindRefused, text: err.Error()})
+			g.lost(p, "it was not understood")
 			return
 		}
 	}
 }
 
 // take takes in one message.
-func (g *guard) take(m message) error {
+func (g *guard) take(p *peer, m message) error {
 	if m.kind == kindHello {
-		if m.version != version {
-			return fmt.Errorf("the agent speaks version %d and this guard version %d: run both from one version of holdfast, and start the guard anew", m.version, version)
-		}
-		g.agent.greeted = true
-		g.facts.Agent, g.facts.Deadline = AgentAlive, 0
-		g.agent.tell(message{kind: kindWelcome, version: version, text: g.Without})
-		g.Logger.Info("an agent is here", "pid", g.agent.pid)
-		return nil
+		return g.greet(p, m)
 	}
-	if !g.agent.greeted {
+	if !p.greeted {
 		return fmt.Errorf("it did not say hello first: %w", errGarbage)
 	}
 	switch m.kind {
 	case kindMoving:
 		if m.first {
-			g.coming = map[netip.Addr]bool{}
+			p.coming = map[netip.Addr]bool{}
 		}
-		if g.coming == nil || len(g.coming)+len(m.moving) > maxMoving {
+		if p.coming == nil || len(p.coming)+len(m.moving) > maxMoving {
 			return fmt.Errorf("more than %d moving addresses, or a part without a beginning: %w", maxMoving, errGarbage)
 		}
 		for _, a := range m.moving {
-			g.coming[a] = true
+			p.coming[a] = true
 		}
 		if m.last {
-			g.setMoving()
+			if p.moving, p.coming = p.coming, nil; p == g.agent {
+				g.setMoving(p.moving)
+			}
 		}
 	case kindDeadline:
-		g.facts.Deadline = m.deadline
-		if m.deadline > 0 {
-			g.facts.Agent, g.facts.Handed = AgentAlive, true
+		if p.deadline = m.deadline; p == g.agent {
+			g.setDeadline(m.deadline)
 		}
-		g.agent.tell(message{kind: kindSeen, deadline: m.deadline})
+		p.tell(message{kind: kindSeen, deadline: m.deadline})
 	case kindGoodbye:
-		g.facts = Facts{Agent: AgentGoodbye, Silenced: g.facts.Silenced}
+		if p == g.agent {
+			g.facts = Facts{Agent: AgentGoodbye, Silenced: g.facts.Silenced}
+		}
+	case kindSuccessor:
+		if p == g.agent {
+			g.successor = m.pid
+		}
+	case kindTake:
+		if p == g.heir {
+			g.succeed()
+		}
 	default:
 		return fmt.Errorf("a message of kind %d is for the agent to hear, not to say: %w", m.kind, errGarbage)
 	}
 	return nil
+}
+
+func (g *guard) greet(p *peer, m message) error {
+	if m.version != version {
+		return fmt.Errorf("the agent speaks version %d and this guard version %d: run both from one version of holdfast, and start the guard anew", m.version, version)
+	}
+	p.greeted = true
+	p.tell(message{kind: kindWelcome, version: version, text: g.Without})
+	if p == g.heir {
+		g.Logger.Info("the agent's successor is here", "pid", p.pid)
+		return nil
+	}
+	g.heir.drop() // of an agent before
+	g.heir, g.successor = nil, 0
+	g.facts.Agent, g.facts.Deadline = AgentAlive, 0
+	g.Logger.Info("an agent is here", "pid", p.pid)
+	return nil
+}
+
+func (g *guard) setDeadline(deadline int64) {
+	g.facts.Deadline = deadline
+	if deadline > 0 {
+		g.facts.Agent, g.facts.Handed = AgentAlive, true
+	}
+}
+
+// succeed makes the successor the agent. The right is the same one: what the agent before handed over counts until a later word, and its
+// end is no death.
+func (g *guard) succeed() {
+	p := g.heir
+	g.Logger.Info("the agent was replaced", "pid", p.pid)
+	g.agent.drop()
+	g.agent, g.heir, g.successor = p, nil, 0
+	g.facts.Agent = AgentAlive
+	if p.moving != nil {
+		g.setMoving(p.moving)
+	}
+	if p.deadline > 0 {
+		g.setDeadline(p.deadline)
+	}
 }
