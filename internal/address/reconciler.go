@@ -35,6 +35,7 @@ type Reconciler struct {
 
 	mu        sync.Mutex // guards all below, and every change of the kernel and every announcement
 	problems  findings
+	retired   bool // another process goes on in this one's place
 	desired   Desired
 	held      map[netip.Addr]Holding
 	failed    map[netip.Addr]error

@@ -36,6 +36,7 @@ type LocalOptions struct {
 	Pages      map[string]http.Handler       // further paths on the socket, such as "/metrics"
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: not measured
+	Inherited  net.Listener          // the socket, as a process before this one opened it; nil: it is opened
 }
 
 // Server is a server that has its address and can serve.
@@ -55,9 +56,11 @@ func ListenLocal(o LocalOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket, err := listenSocket(o.Path, group)
-	if err != nil {
-		return nil, err
+	socket := o.Inherited
+	if socket == nil {
+		if socket, err = listenSocket(o.Path, group); err != nil {
+			return nil, err
+		}
 	}
 	return newLocalServer(o, socket, admission{uid: ownUID(), group: group}), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -28,8 +29,9 @@ const receiveBuffer = 1 << 20
 type listener struct {
 	address netip.Addr
 	udp     *net.UDPConn
-	tcp     net.Listener
+	tcp     *net.TCPListener
 	closing chan struct{}
+	still   still
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // nil once closed
@@ -37,6 +39,9 @@ type listener struct {
 
 // listen opens both sockets of an address and starts their loops.
 func (s *Server) listen(ctx context.Context, at netip.AddrPort) (*listener, error) {
+	if l := s.inherited(at.Addr()); l != nil {
+		return l, nil
+	}
 	family := "6"
 	if at.Addr().Is4() {
 		family = "4"
@@ -55,10 +60,15 @@ func (s *Server) listen(ctx context.Context, at netip.AddrPort) (*listener, erro
 	if err := udp.SetReadBuffer(receiveBuffer); err != nil { // more than the system allows is no error
 		s.log.Warn("the receive buffer for DNS stays as it is", "address", at, "error", err)
 	}
-	l := &listener{address: at.Addr(), udp: udp, tcp: tcp, closing: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	return s.serve(at.Addr(), udp, tcp.(*net.TCPListener)), nil
+}
+
+// serve starts the loops of both sockets of an address.
+func (s *Server) serve(address netip.Addr, udp *net.UDPConn, tcp *net.TCPListener) *listener {
+	l := &listener{address: address, udp: udp, tcp: tcp, closing: make(chan struct{}), conns: map[net.Conn]struct{}{}, still: newStill()}
 	s.running.Go(func() { s.serveUDP(l) })
 	s.running.Go(func() { s.serveTCP(l) })
-	return l, nil
+	return l
 }
 
 // listenAdvice says what to do about an error of opening a port.
@@ -147,6 +157,10 @@ func (s *Server) serveUDP(l *listener) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				l.stand()
+				continue
+			}
 			s.metrics.unreadable.Inc()
 			if !l.pause() {
 				return
@@ -168,6 +182,10 @@ func (s *Server) serveTCP(l *listener) {
 	for {
 		c, err := l.tcp.Accept()
 		if err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				l.stand()
+				continue
+			}
 			if errors.Is(err, net.ErrClosed) || !l.pause() {
 				return
 			}

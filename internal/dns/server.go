@@ -59,6 +59,7 @@ type Server struct {
 	mu        sync.Mutex
 	closed    bool
 	listeners map[netip.Addr]*listener
+	heritage  map[netip.Addr]Socket // sockets of a process before this one, not served yet
 	empty     map[string]bool // subjects of the problem that a name has no node
 }
 
@@ -198,6 +199,7 @@ func (s *Server) Close() {
 		l.close()
 		delete(s.listeners, address)
 	}
+	s.disinherit()
 	s.mu.Unlock()
 	s.running.Wait()
 }
