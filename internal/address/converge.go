@@ -22,8 +22,8 @@ type outcome struct {
 // converge reads the kernel, plans, acts, announces what it added, and enters what is held and what failed. silences is
 // the count under which it has the right to add. r.mu is held.
 func (r *Reconciler) converge(silences uint64) outcome {
-	if r.retired {
-		return outcome{} // another process does this now
+	if r.still {
+		return outcome{} // another process does this, now or in a moment
 	}
 	actual, err := r.read()
 	r.unread = err

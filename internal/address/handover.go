@@ -2,9 +2,12 @@ package address
 
 import "net/netip"
 
-// Standstill is a Reconciler that stands still: it touches neither the kernel nor the wire until Resume. Lifetimes run on meanwhile.
+// Standstill is a Reconciler that stands still: it takes nothing, and drops nothing but for a Silence. It renews lifetimes, and announces, up
+// to Freeze.
 type Standstill struct {
 	reconciler *Reconciler
+	silences   uint64
+	frozen     bool
 	Desired    Desired
 	Held       []Holding
 	Proven     []netip.Addr // probed already, without an answer
@@ -15,11 +18,25 @@ type Standstill struct {
 func (r *Reconciler) Hold() *Standstill {
 	r.setting.Lock()
 	r.mu.Lock()
-	s := &Standstill{reconciler: r, Desired: r.desired, Held: r.holdings()}
+	defer r.mu.Unlock()
+	r.still = true
+	s := &Standstill{reconciler: r, silences: r.silences.Load(), Desired: r.desired, Held: r.holdings()}
 	for a := range r.proven {
 		s.Proven = append(s.Proven, a)
 	}
 	return s
+}
+
+// Freeze stops what is left: nothing is done any more, and a Silence waits. It is to be followed by Resume or Retire within
+// milliseconds. With an error the node was silenced meanwhile, so that what Hold said is not true any more, and nothing is frozen.
+func (s *Standstill) Freeze() error {
+	s.reconciler.mu.Lock()
+	if s.reconciler.silences.Load() != s.silences {
+		s.reconciler.mu.Unlock()
+		return ErrSilenced
+	}
+	s.frozen = true
+	return nil
 }
 
 // Resume lets the Reconciler go on.
@@ -30,8 +47,10 @@ func (s *Standstill) Retire() { s.let(true) }
 
 func (s *Standstill) let(retired bool) {
 	r := s.reconciler
-	if retired {
-		r.retired = true
+	if !s.frozen {
+		r.mu.Lock()
+	}
+	if r.still = retired; retired {
 		r.desired, r.schedule = Desired{}, schedule{}
 		clear(r.held)
 		clear(r.mine)
@@ -39,6 +58,8 @@ func (s *Standstill) let(retired bool) {
 	}
 	r.mu.Unlock()
 	r.setting.Unlock()
+	notify(r.wake)
+	notify(r.reread)
 }
 
 // Adopt goes on from where another process's Reconciler was retired: what it held counts as held, and nothing is announced. It must

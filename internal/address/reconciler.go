@@ -35,7 +35,7 @@ type Reconciler struct {
 
 	mu        sync.Mutex // guards all below, and every change of the kernel and every announcement
 	problems  findings
-	retired   bool // another process goes on in this one's place
+	still     bool // another process goes on in this one's place, or is about to
 	desired   Desired
 	held      map[netip.Addr]Holding
 	failed    map[netip.Addr]error

@@ -68,6 +68,8 @@ type Options struct {
 	Socket         string // of the local API; default api.DefaultSocket
 	SocketGroup    string // group that may use the socket besides root; default none
 	GuardSocket    string // of this node's guard; empty: none is looked for
+	Replace        bool   // take the place of the agent that runs, if one does
+	Took           func() // called when that is done, or was not needed; may be nil
 	MetricsAddress string // host:port for Prometheus besides the socket; default none
 	Version        string
 	Logger         *slog.Logger
@@ -102,6 +104,16 @@ type Agent struct {
 	answers  *answers
 	loop     *loop
 	guard    *guard.Client // nil: none is looked for
+	servers  []*api.Server // for the other nodes, and the local one
+	rooms    *rooms
+
+	// Of a handover.
+	config      *cluster.Config   // of this node's directory, at the start
+	from        *predecessor      // whose place this agent takes; nil: nobody's
+	successors  *net.UnixListener // whoever wants this one's place comes here
+	ending      sync.Mutex        // held by a handover, and from the moment on at which the agent ends otherwise
+	wasReplaced atomic.Bool
+	replaced    chan struct{} // closed when another agent has this one's place
 
 	view      atomic.Pointer[view] // what the loop saw last; what the API answers from
 	beat      atomic.Int64         // when the loop last came round, for the watchdog
@@ -153,9 +165,14 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	if options.Replace {
+		if a.from, err = a.meetPredecessor(ctx); err != nil {
+			return err
+		}
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	a.ctx = running
+	a.ctx, a.config = running, config
 	a.peers = newPeers(a.identity, a.self)
 	defer a.peers.Close()
 	e, closeKernel, err := a.openEdges()
@@ -163,19 +180,24 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer closeKernel()
-	servers, err := a.listen()
-	if err != nil {
+	if a.servers, err = a.listen(); err != nil {
 		return err
 	}
 	if err := a.assemble(config, e); err != nil {
-		return errors.Join(err, closeAll(servers))
+		return errors.Join(err, closeAll(a.servers))
 	}
-	a.startServers(servers)
+	if a.from != nil {
+		defer a.closeStore()
+		return a.replace(ctx, running, stop)
+	}
+	a.startServers(a.servers)
 	defer a.heartbeat()() // it observes the others before it can hold itself: they may depend on it while the store is away
 	defer a.closeStore()
 	if err := a.openStore(ctx, config); err != nil {
 		return err
 	}
+	a.rooms = newRooms(a, running)
+	a.rooms.learn(a.store.Watch(running, "", 0))
 	return a.serve(ctx, running, stop)
 }
 
@@ -189,6 +211,9 @@ func (a *Agent) listen() ([]*api.Server, error) {
 	local, err := a.listenLocal()
 	if err != nil {
 		return nil, errors.Join(err, peerServer.Close())
+	}
+	if err := a.listenHandover(); err != nil {
+		return nil, errors.Join(err, peerServer.Close(), local.Close())
 	}
 	return []*api.Server{peerServer, local}, nil
 }
@@ -220,7 +245,7 @@ func prepare(options Options) (*Agent, *cluster.Config, error) {
 	}
 	a := &Agent{
 		options: options, log: options.Logger, now: boottime.Now, started: time.Now(), board: &problem.Board{},
-		registry: prometheus.NewRegistry(), events: newEventLog(),
+		registry: prometheus.NewRegistry(), events: newEventLog(), replaced: make(chan struct{}),
 	}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	id, err := identity.Load(filepath.Join(options.Dir, identityDir))
@@ -294,6 +319,9 @@ func (a *Agent) openHeartbeats() (*datagram.Link, error) {
 	for _, addr := range a.self.Addresses[:min(len(a.self.Addresses), datagram.MaxNetworks)] {
 		options.Local = append(options.Local, netip.AddrPortFrom(addr, HeartbeatPort))
 	}
+	if a.from != nil {
+		options.Adopted, a.from.heartbeats = a.from.heartbeats, nil
+	}
 	opened, err := datagram.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("%w; are these addresses on this node, and does no other agent run here?", err)
@@ -326,8 +354,11 @@ func movingAddresses(config *cluster.Config) map[netip.Addr]bool {
 
 func (a *Agent) listenPeers() (*api.Server, error) {
 	at := netip.AddrPortFrom(a.self.Addresses[0], PeerPort).String()
-	listener, err := net.Listen("tcp", at)
-	if err != nil {
+	var listener net.Listener
+	var err error
+	if a.from != nil && a.from.peers.Addr().String() == at {
+		listener = a.from.peers
+	} else if listener, err = net.Listen("tcp", at); err != nil {
 		return nil, fmt.Errorf("listening for the other nodes on %s: %w; is that address on this node, and does no other agent run here?", at, err)
 	}
 	return api.NewPeerServer(api.PeerOptions{
@@ -337,21 +368,34 @@ func (a *Agent) listenPeers() (*api.Server, error) {
 
 func (a *Agent) listenLocal() (*api.Server, error) {
 	metrics := promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{})
+	var inherited net.Listener
+	if a.from != nil {
+		inherited = a.from.local
+	}
 	server, err := api.ListenLocal(api.LocalOptions{
-		Path: a.options.Socket, Group: a.options.SocketGroup, Node: nodeService{a}, Logger: a.log,
+		Inherited: inherited,
+		Path:      a.options.Socket, Group: a.options.SocketGroup, Node: nodeService{a}, Logger: a.log,
 		Pages: map[string]http.Handler{"/metrics": metrics}, Registerer: a.registry,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if a.options.MetricsAddress != "" {
-		listener, err := net.Listen("tcp", a.options.MetricsAddress)
-		if err != nil {
-			return nil, fmt.Errorf("listening for Prometheus on %s: %w", a.options.MetricsAddress, err)
+	if a.options.MetricsAddress != "" && a.from == nil {
+		if err := a.listenMetrics(); err != nil {
+			return nil, err
 		}
-		go a.serveMetrics(listener, metrics)
 	}
 	return server, nil
+}
+
+// listenMetrics opens the port for Prometheus.
+func (a *Agent) listenMetrics() error {
+	listener, err := net.Listen("tcp", a.options.MetricsAddress)
+	if err != nil {
+		return fmt.Errorf("listening for Prometheus on %s: %w", a.options.MetricsAddress, err)
+	}
+	go a.serveMetrics(listener, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
+	return nil
 }
 
 func (a *Agent) serveMetrics(listener net.Listener, metrics http.Handler) {

@@ -18,6 +18,7 @@ import (
 // applier puts what this node should have onto its interfaces, one wish at a time, the latest first.
 // It is safe for concurrent use.
 type applier struct {
+	stills     stills
 	reconciler *address.Reconciler
 	hooks      *hookRelay
 	released   func(wish, []netip.Addr)                            // called as soon as addresses are off; must not block
@@ -103,6 +104,10 @@ func (a *applier) Run(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-a.wake:
+		case s := <-a.stills:
+			timer.Stop()
+			s.still(ctx.Done())
+			continue
 		case <-a.reconciler.Changed():
 			a.refresh()
 			timer.Stop()

@@ -33,7 +33,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.loads = load.NewBoard(a.registry)
 	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
-		Agent: a, replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
+		Agent: a, stills: newStills(), replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
 		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, renounced: map[netip.Addr]bool{}, given: map[netip.Addr]steering.Release{}, reported: map[int]string{},
 	}
 	a.declarations = newDeclarations()
@@ -41,6 +41,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.tenancy = newTenancy(a.self.LNN, newLife(), timingOf(config.Settings), a.now)
 	a.tenancy.wire, a.tenancy.log, a.tenancy.silence, a.tenancy.changed = e.wire, a.log, a.silence, a.loop.note
 	a.tenancy.found, a.tenancy.draw = a.foundOver, a.draw
+	a.tenancy.idle = a.from != nil
 	a.tenancy.Configure(config)
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
 	a.clients = newClients(a, e)
@@ -50,13 +51,16 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
 			Permit: a.tenancy.Permitted,
 		}),
-		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1),
+		hooks: a.hooks, mayHold: a.tenancy.Permitted, log: a.log, done: a.applied, wake: make(chan struct{}, 1), stills: newStills(),
 	}
 	a.seat = newSeat(a)
 	a.meetGuard(config)
 	a.answers = &answers{Agent: a, rates: map[int]float64{}, agreed: map[int]time.Time{}}
 	a.answers.server = e.names(a.answers.answered)
 	a.registry.MustRegister(collector{a})
+	if a.from != nil {
+		return nil // what is there is the running agent's
+	}
 	if err := a.applier.reconciler.CleanUp(a.ctx, movingAddress(config)); err != nil {
 		return fmt.Errorf("dropping addresses that an earlier agent left behind: %w", err)
 	}
@@ -263,54 +267,95 @@ func (a *Agent) closeStore() {
 // How long a stopping agent waits for what it holds to move away.
 const leaveLimit = 5 * time.Second
 
+// rooms are what runs in an agent, and what of it failed.
+type rooms struct {
+	*Agent
+	running context.Context
+	failed  chan error
+}
+
+func newRooms(a *Agent, running context.Context) *rooms {
+	return &rooms{Agent: a, running: running, failed: make(chan error, 8)}
+}
+
+// run runs one of them until the context ends.
+func (r *rooms) run(what string, f func(context.Context) error) {
+	r.wg.Go(func() {
+		if err := f(r.running); err != nil && r.running.Err() == nil {
+			r.failed <- fmt.Errorf("%s: %w", what, err)
+		}
+	})
+}
+
+func void(f func(context.Context)) func(context.Context) error {
+	return func(ctx context.Context) error { f(ctx); return nil }
+}
+
+// learn starts those that only learn, besides the loop, which acts as soon as this agent has its node's place.
+func (r *rooms) learn(batches <-chan store.Batch) {
+	r.run("checks", void(r.checks.Run))
+	r.run("news of the checks", void(r.passOnChecks))
+	r.run("interfaces", void(r.watchLinks))
+	r.run("the loop", func(ctx context.Context) error {
+		r.loop.run(ctx, batches)
+		return errors.New("the watch of the store ended")
+	})
+}
+
+// act starts the others.
+func (r *rooms) act() {
+	r.run("keeping addresses", r.applier.reconciler.Run)
+	r.run("taking addresses", void(r.applier.Run))
+	r.run("networks", void(r.watchNetworks))
+	r.run("load", void(r.measure))
+	r.run("the site's DNS", void(r.watchSites))
+	r.run("connections of clients", void(r.clients.follow))
+	r.run("waking clients", void(r.clients.tickler.Run))
+	r.run("members of the store", void(r.keepSeat))
+	r.run("what operators declared", void(r.keepDeclared))
+	r.run("systemd", void(r.notifySystemd))
+	r.run("certificates", void(r.watchIdentity))
+	r.run("the guard", void(r.keepGuard))
+	r.run("handing over", void(r.meetSuccessors))
+}
+
+// keepSeat looks after this node's member of the store once no other agent has it.
+func (r *rooms) keepSeat(ctx context.Context) {
+	if r.from != nil {
+		select {
+		case <-r.from.gone:
+		case <-ctx.Done():
+			return
+		}
+		if r.options.MetricsAddress != "" {
+			if err := r.listenMetrics(); err != nil {
+				r.log.Error("this agent works on without it", "error", err)
+			}
+		}
+	}
+	r.seat.run(ctx)
+}
+
 // serve runs the rooms until the context ends, then hands over and stops.
 func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) error {
-	failed := make(chan error, 8)
-	run := func(what string, f func(context.Context) error) {
-		a.wg.Go(func() {
-			if err := f(running); err != nil && running.Err() == nil {
-				failed <- fmt.Errorf("%s: %w", what, err)
-			}
-		})
-	}
-	void := func(f func(context.Context)) func(context.Context) error {
-		return func(ctx context.Context) error { f(ctx); return nil }
-	}
-	run("keeping addresses", a.applier.reconciler.Run)
-	run("taking addresses", void(a.applier.Run))
-	run("checks", void(a.checks.Run))
-	run("news of the checks", void(a.passOnChecks))
-	run("interfaces", void(a.watchLinks))
-	run("networks", void(a.watchNetworks))
-	run("load", void(a.measure))
-	run("the site's DNS", void(a.watchSites))
-	run("connections of clients", void(a.clients.follow))
-	run("waking clients", void(a.clients.tickler.Run))
 	// The right to hold outlives everything that could put an address on an interface: it is given up last.
 	holding, release := context.WithCancel(context.WithoutCancel(running))
 	var held sync.WaitGroup
 	held.Go(func() { a.tenancy.Run(holding) })
-	run("the loop", func(ctx context.Context) error {
-		a.loop.run(ctx, a.store.Watch(ctx, "", 0))
-		return errors.New("the watch of the store ended")
-	})
-	run("members of the store", void(a.seat.run))
-	run("what operators declared", void(a.keepDeclared))
-	run("systemd", void(a.notifySystemd))
-	run("certificates", void(a.watchIdentity))
-	run("the guard", void(a.keepGuard))
-	var err error
-	select {
-	case <-ctx.Done():
-		a.leave()
-	case err = <-failed:
-	case err = <-a.beating:
+	a.rooms.act()
+	if a.options.Took != nil {
+		a.options.Took()
 	}
+	err := a.untilEnd(ctx)
 	a.answers.server.Close()
 	stop()
 	a.wg.Wait()
-	a.applier.reconciler.Silence("the agent stops")
-	a.leaveGuard()
+	if a.wasReplaced.Load() {
+		a.leaveRetired()
+	} else {
+		a.applier.reconciler.Silence("the agent stops")
+		a.leaveGuard()
+	}
 	release()
 	held.Wait()
 	return err
@@ -332,6 +377,31 @@ func (a *Agent) heartbeat() (still func()) {
 		cancel()
 		beats.Wait()
 	}
+}
+
+// untilEnd waits until the agent is to end, and does what comes first then. A handover that has begun is waited for.
+func (a *Agent) untilEnd(ctx context.Context) (err error) {
+	select {
+	case <-a.replaced:
+		return nil
+	case <-ctx.Done():
+	case err = <-a.rooms.failed:
+	case err = <-a.beating:
+	}
+	a.ending.Lock()
+	over := a.wasReplaced.Load()
+	if !over {
+		a.leaving.Store(true)
+	}
+	a.ending.Unlock()
+	if over {
+		<-a.replaced
+		return nil
+	}
+	if err == nil {
+		a.leave()
+	}
+	return err
 }
 
 // identityEvery is how often this node looks at its certificates.

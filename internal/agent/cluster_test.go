@@ -177,6 +177,8 @@ func (c *testCluster) start(lnn int) {
 		if err := a.seed(asked, config); err != nil {
 			return
 		}
+		a.rooms = newRooms(a, ctx)
+		a.rooms.learn(a.store.Watch(ctx, "", 0))
 		if err := a.serve(asked, ctx, power); err != nil {
 			c.t.Errorf("node %d: %v", lnn, err)
 		}

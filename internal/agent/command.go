@@ -25,6 +25,8 @@ const memoryLimit = 512 << 20
 func Command(version string) *cobra.Command {
 	options := Options{Version: version}
 	var level, format string
+	var background bool
+	var tell int
 	command := &cobra.Command{
 		Use:   "agent",
 		Short: "Run this node",
@@ -32,7 +34,11 @@ func Command(version string) *cobra.Command {
 the store if it is a voter. One agent runs on a node; systemd keeps it running.
 
 It needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and a directory that "holdfast init" made.
-SIGTERM hands over what the node holds and stops.`,
+SIGTERM hands over what the node holds and stops.
+
+With --replace it takes the place of the agent that runs: sockets, incarnation and leases are handed over, and nothing moves. Give it
+the flags that the running one has. If it fails, the running one goes on, and this one says why. Where no agent runs it starts as
+usual; one that is too old to be replaced is stopped as SIGTERM does, so that what it holds moves, and started anew.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			logger, err := newLogger(command.ErrOrStderr(), level, format)
@@ -40,6 +46,12 @@ SIGTERM hands over what the node holds and stops.`,
 				return err
 			}
 			options.Logger = logger
+			if background {
+				return runInBackground(command.ErrOrStderr())
+			}
+			if tell > 0 {
+				options.Took = func() { tellParent(tell) }
+			}
 			debug.SetMemoryLimit(memoryLimit)
 			if err := raisePriority(); err != nil {
 				logger.Info("running at ordinary priority: an overloaded node may be taken for dead; CAP_SYS_NICE allows a higher one", "error", err)
@@ -55,6 +67,10 @@ SIGTERM hands over what the node holds and stops.`,
 	flags.StringVar(&options.SocketGroup, "socket-group", "", "group that may use the socket besides root")
 	flags.StringVar(&options.GuardSocket, "guard", guard.DefaultSocket, "path of the socket of this node's guard; empty to work without one")
 	flags.StringVar(&options.MetricsAddress, "metrics", "", "address and port for Prometheus besides the socket, such as 127.0.0.1:9753 (default: none)")
+	flags.BoolVar(&options.Replace, "replace", false, "take the place of the agent that runs, so that nothing moves")
+	flags.BoolVar(&background, "background", false, "return once the agent serves in the background, as a unit's ExecReload= needs it")
+	flags.IntVar(&tell, "tell", 0, "descriptor to write to when the agent serves")
+	_ = flags.MarkHidden("tell")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&format, "log-format", "text", "text or json")
 	return command

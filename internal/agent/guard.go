@@ -60,7 +60,9 @@ func (a *Agent) keepGuard(ctx context.Context) {
 	if a.guard == nil {
 		return
 	}
-	a.wg.Go(func() { a.guard.Run(ctx) })
+	if a.from == nil { // otherwise it runs already
+		a.wg.Go(func() { a.guard.Run(ctx) })
+	}
 	for wait(ctx, guardLook); ctx.Err() == nil; wait(ctx, guardLook) {
 		absent, without := a.guard.Absent(), a.guard.Without()
 		a.board.Is(absent != "", problemGuardAbsent, a.self.Name, absent, a.now())

@@ -30,6 +30,11 @@ const (
 // It decides nothing itself: steering does.
 type loop struct {
 	*Agent
+	stills       stills
+	beside       atomic.Bool                   // another agent still runs: this one looks on
+	heritage     atomic.Pointer[handoverRooms] // what it had, to be gone on from
+	least        int64                         // the revision of the store that it had seen: nothing is decided by an older view
+	besideWaits  atomic.Pointer[string]        // what this one waits for before it can take over
 	replica      *replica
 	notes        chan struct{} // something outside the store changed
 	loadNotes    chan struct{} // samples came in
@@ -78,6 +83,11 @@ func (l *loop) run(ctx context.Context, batches <-chan store.Batch) {
 			}
 			l.take(ctx, batch)
 		case <-l.notes:
+		case s := <-l.stills:
+			s.still(ctx.Done())
+			if ctx.Err() != nil {
+				return
+			}
 		case <-l.loadNotes:
 			l.refreshLoads()
 			continue
@@ -167,7 +177,7 @@ func (l *loop) noteLoad() {
 
 // refreshLoads gives the names the last measurements.
 func (l *loop) refreshLoads() {
-	if l.replica.config == nil || !l.replica.synced {
+	if l.replica.config == nil || !l.replica.synced || l.beside.Load() {
 		return
 	}
 	now := l.now()
@@ -181,7 +191,7 @@ func (l *loop) refreshLoads() {
 
 // evaluate looks at everything and acts.
 func (l *loop) evaluate(ctx context.Context) {
-	if l.replica.config == nil || !l.replica.synced {
+	if l.replica.config == nil || !l.replica.synced || l.looksOn() {
 		return
 	}
 	now := l.now()

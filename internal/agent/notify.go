@@ -31,7 +31,9 @@ func (a *Agent) notifySystemd(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			a.say(socket, "STOPPING=1")
+			if !a.wasReplaced.Load() {
+				a.say(socket, "STOPPING=1")
+			}
 			return
 		case <-ticker.C:
 		}

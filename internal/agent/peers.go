@@ -109,8 +109,14 @@ func (p *peers) Hook(ctx context.Context, lnn int, phase cluster.HookPhase, addr
 // peerService answers the other nodes. The caller's name comes from its certificate.
 type peerService struct{ *Agent }
 
+// errReplaced is what an agent says that has just been replaced: what it is told would be lost.
+var errReplaced = api.Unavailable("this agent has just been replaced by another, which answers in a moment")
+
 // caller is the configured node that calls.
 func (s peerService) caller(ctx context.Context) (cluster.Node, error) {
+	if s.wasReplaced.Load() {
+		return cluster.Node{}, errReplaced
+	}
 	if view := s.view.Load(); view != nil {
 		return callerIn(ctx, view.world.Config)
 	}

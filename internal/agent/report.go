@@ -78,12 +78,20 @@ func (t *tenancy) Run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+	if t.isRetired() {
+		return // another agent holds on under this incarnation
+	}
 	t.resign()
 	t.close()
 }
 
 // round does what is due towards the store, and says when to look again.
 func (t *tenancy) round(ctx context.Context) (again time.Duration) {
+	t.reports.Lock()
+	defer t.reports.Unlock()
+	if t.isRetired() {
+		return storeLook
+	}
 	t.mu.Lock()
 	needs, waits := t.needsIncarnation()
 	member, due := t.due()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/linux/boottime"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure"
 	"github.com/holdfast/holdfast/internal/tenure/datagram"
@@ -51,7 +53,10 @@ type tenancy struct {
 	draw     func(ctx context.Context) (tenure.Incarnation, error)
 	handOver func(deadline int64) // tells the guard, without blocking; nil: there is none
 
+	reports  sync.Mutex // held while something is asked of the store, and while another agent is about to take over
 	mu       sync.Mutex
+	idle     bool // the right is another agent's: this one is about to take over, or was replaced; it learns and does nothing
+	retired  bool // it was replaced
 	peer     *tenure.Peer
 	box      tenure.Outbox
 	received tenure.Received // used again, so that a datagram costs no allocation
@@ -224,6 +229,9 @@ func (t *tenancy) flush() {
 
 // step passes an event through the peer and acts on what comes of it. The caller has the lock.
 func (t *tenancy) step(event tenure.Event, now time.Time) {
+	if t.idle {
+		return
+	}
 	before := t.standing
 	t.standing = t.peer.Step(event, now, &t.box)
 	t.setDeadline(deadlineOf(t.standing))
@@ -320,4 +328,47 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+func (t *tenancy) isRetired() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.retired
+}
+
+// withdraw offers the right to another agent. It is called between two turns of the wire, which does not go on meanwhile. Without an error
+// the right is the other agent's, and this one does nothing any more; with one it is as it was. Left is how long the offer may stand.
+func (t *tenancy) withdraw(offer func(right handoverRight, left time.Duration) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	standing := t.peer.Standing(now)
+	if !standing.MayHold {
+		return errors.New("this node may not hold at this moment: " + standing.Reason)
+	}
+	left := takeLimit
+	if !standing.Until.IsZero() {
+		left = min(left, max(leastTake, standing.Until.Sub(now)/2))
+	}
+	if err := offer(handoverRight{Peer: t.peer.Export(boottime.Nanoseconds)}, left); err != nil {
+		return err
+	}
+	t.idle, t.retired = true, true
+	t.deadline.Store(0) // the guard is not told: it hears the other agent
+	return nil
+}
+
+// takeOver goes on under another agent's right, unless accept fails. It comes before the wire is served.
+func (t *tenancy) takeOver(right handoverRight, member memberRecord, accept func() error) error {
+	peer := tenure.Import(right.Peer, moment)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := accept(); err != nil {
+		return err
+	}
+	now := t.now()
+	t.idle, t.peer, t.standing = false, peer, peer.Standing(now)
+	t.member, t.written, t.began, t.answered = member, member, now, now
+	t.setDeadline(deadlineOf(t.standing))
+	return nil
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -89,4 +90,25 @@ func (w *writer) Write(ctx context.Context, key string, txn store.Txn, written f
 		}
 		w.done()
 	}()
+}
+
+// rest waits until nothing is being written, for a bounded time, and returns the revision of the last that was. Nothing may be begun
+// meanwhile.
+func (w *writer) rest(limit time.Duration) (revision int64, err error) {
+	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		under := 0
+		w.mu.Lock()
+		for _, written := range w.pending {
+			if revision = max(revision, written); written < 0 {
+				under++
+			}
+		}
+		w.mu.Unlock()
+		switch {
+		case under == 0:
+			return revision, nil
+		case time.Now().After(deadline):
+			return 0, fmt.Errorf("%d changes are still on their way to the store", under)
+		}
+	}
 }

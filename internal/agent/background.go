@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// tellFD is the descriptor by which an agent in the background says that it serves.
+const tellFD = 3
+
+// runInBackground starts this agent again as a process of its own, in the same unit, and returns when that serves, or failed.
+func runInBackground(log io.Writer) error {
+	arguments := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(word string) bool { return strings.HasPrefix(word, "--background") })
+	heard, say, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer heard.Close()
+	child := exec.Command("/proc/self/exe", append(arguments, fmt.Sprintf("--tell=%d", tellFD))...)
+	child.Stdout, child.Stderr = log, log
+	child.ExtraFiles = []*os.File{say}
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = child.Start()
+	say.Close()
+	if err != nil {
+		return fmt.Errorf("starting the agent in the background: %w", err)
+	}
+	if n, _ := heard.Read(make([]byte, 1)); n == 1 {
+		return child.Process.Release()
+	}
+	return errors.Join(errors.New("the agent in the background did not come to serve; its log says why"), child.Wait())
+}
+
+// tellParent says that this agent serves.
+func tellParent(fd int) {
+	pipe := os.NewFile(uintptr(fd), "tell")
+	_, _ = pipe.Write([]byte{'1'}) // a parent that has gone does not mind
+	_ = pipe.Close()
+}
