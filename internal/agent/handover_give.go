@@ -306,6 +306,9 @@ func (a *Agent) giveRight(conn *net.UnixConn, held *address.Standstill) error {
 	if !ok {
 		return errors.New("these heartbeats cannot be handed over")
 	}
+	if a.guard != nil {
+		a.guard.Yield(true)
+	}
 	done := make(chan error, 1)
 	err := link.Pause(func(m datagram.Memory) (goOn bool) {
 		err := a.tenancy.withdraw(func(right handoverRight, left time.Duration) error {
@@ -321,10 +324,13 @@ func (a *Agent) giveRight(conn *net.UnixConn, held *address.Standstill) error {
 		done <- err
 		return err != nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = <-done
 	}
-	return <-done
+	if err != nil && a.guard != nil {
+		a.guard.Yield(false)
+	}
+	return err
 }
 
 // offer is the moment of the handover: afterwards exactly one of the two agents goes on. It is the new one if and only if there is no

@@ -147,7 +147,9 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 	if l.replica.configRevision != revision {
 		l.configChanged()
 	}
-	l.tellMoves(before, services)
+	if !l.beside.Load() {
+		l.tellMoves(before, services)
+	}
 }
 
 // configChanged puts a new configuration into effect in the rooms that hold a part of it.

@@ -60,7 +60,7 @@ type Server struct {
 	closed    bool
 	listeners map[netip.Addr]*listener
 	heritage  map[netip.Addr]Socket // sockets of a process before this one, not served yet
-	empty     map[string]bool // subjects of the problem that a name has no node
+	empty     map[string]bool       // subjects of the problem that a name has no node
 }
 
 // NewServer returns a Server that has no view and listens nowhere. Close it when it is no longer needed.

@@ -40,6 +40,7 @@ type Client struct {
 	absent   string        // why the guard is not there
 	without  string        // what it cannot do
 	gone     bool          // goodbye was said, or another process is the agent
+	yielding bool          // another process may become the agent at any moment: the end of the connection is no surprise
 	replaced chan struct{} // closed when the guard has ended the connection because another process is the agent
 }
 
@@ -141,6 +142,13 @@ func (c *Client) Successor(pid int) bool {
 	return true
 }
 
+// Yield says whether another process may become the agent at any moment.
+func (c *Client) Yield(yields bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.yielding = yields
+}
+
 // Take says that this process is the agent from now on, in place of the one that named it its successor.
 func (c *Client) Take() {
 	c.mu.Lock()
@@ -172,6 +180,10 @@ func (c *Client) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.session(ctx)
 		c.mu.Lock()
+		if c.yielding && c.conn == nil && err == nil {
+			c.mu.Unlock()
+			return
+		}
 		if err != nil && c.conn == nil {
 			if text := err.Error(); text != c.absent {
 				c.absent = text
@@ -324,7 +336,7 @@ func receive(conn *os.File) (message, error) {
 func (c *Client) lost(conn *os.File, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone {
+	if c.gone || c.yielding {
 		if c.conn != nil {
 			_ = c.conn.Close()
 			c.conn = nil

@@ -17,6 +17,7 @@ func faultCommands(at locate) []*cobra.Command {
 		machineCommand(at, "stop", "Let a member's agent end by itself, then turn the member off"),
 		machineCommand(at, "freeze", "Stop all processes of a member; its kernel goes on"),
 		machineCommand(at, "thaw", "Let the processes of a frozen member go on"),
+		replaceCommand(at),
 		cutCommand(at), healCommand(at), partitionCommand(at), switchCommand(at),
 	}
 }
@@ -35,6 +36,17 @@ func machineCommand(at locate, op, short string) *cobra.Command {
 	command.Flags().BoolVar(&ask.Guard, "guard", false, "do it to the agent's guard alone")
 	command.MarkFlagsMutuallyExclusive("agent", "guard")
 	return command
+}
+
+// replaceCommand is what a package's upgrade does to a node's agent.
+func replaceCommand(at locate) *cobra.Command {
+	return &cobra.Command{
+		Use: "replace NODE", Short: "Replace a node's agent by another process, which goes on with all that it holds",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			return tell(at, request{Op: "replace", Member: arguments[0], Agent: true})
+		},
+	}
 }
 
 // tell sends a request of which only success matters.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,14 @@ type firstProcess struct {
 	mu       sync.Mutex // also held while a service starts, so that its death is not seen before its birth
 	encoder  *json.Encoder
 	services map[string]int // running services by pid
+	heir     heir           // a process that is to replace a service
+}
+
+// heir is a process that is to take a running service's place.
+type heir struct {
+	pid     int // 0: there is none
+	service string
+	end     chan string // "" when it has, or how it ended before
 }
 
 // runFirstProcess is the life of a member's first process. It ends only with the line to the host.
@@ -72,6 +81,8 @@ func (f *firstProcess) do(o order) error {
 		return nil
 	case "run":
 		return f.run(o)
+	case "replace":
+		return f.replace(o)
 	case "settle":
 		return settle(*o.Boot)
 	case "signal":
@@ -87,26 +98,72 @@ func (f *firstProcess) do(o order) error {
 
 // run starts a service in a session of its own.
 func (f *firstProcess) run(o order) error {
-	log, err := os.OpenFile(filepath.Join(o.Work, o.Service+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pid, err := startService(o)
+	if err == nil {
+		f.services[o.Service] = pid
+	}
+	return err
+}
+
+// replaceLimit bounds how long a process may take to take a service's place.
+const replaceLimit = initPatience - 2*time.Second
+
+// replace starts a process that is to take the place of a running service, and waits until the service has ended and it runs on, or it
+// has ended before.
+func (f *firstProcess) replace(o order) error {
+	f.mu.Lock()
+	if f.services[o.Service] == 0 {
+		f.mu.Unlock()
+		return errors.New("it is not running")
+	}
+	pid, err := startService(o)
+	end := make(chan string, 1)
+	if err == nil {
+		f.heir = heir{pid: pid, service: o.Service, end: end}
+	}
+	f.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	timer := time.NewTimer(replaceLimit)
+	defer timer.Stop()
+	select {
+	case how := <-end:
+		if how != "" {
+			return fmt.Errorf("the one that should replace it %s; its log says why", how)
+		}
+		return nil
+	case <-timer.C:
+		f.mu.Lock()
+		f.heir = heir{}
+		f.mu.Unlock()
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		return fmt.Errorf("the one that should replace it did not within %v, and was killed", replaceLimit)
+	}
+}
+
+// startService starts a process in a session of its own.
+func startService(o order) (pid int, err error) {
+	log, err := os.OpenFile(filepath.Join(o.Work, o.Service+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return 0, err
 	}
 	defer log.Close()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer null.Close()
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	process, err := os.StartProcess(o.Argv[0], o.Argv, &os.ProcAttr{
 		Dir: o.Work, Env: o.Env, Files: []*os.File{null, log, log}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	f.services[o.Service] = process.Pid
-	return process.Release()
+	pid = process.Pid
+	return pid, process.Release()
 }
 
 // bury waits for every child, born here or orphaned, and tells the host about services.
@@ -124,8 +181,16 @@ func (f *firstProcess) bury() {
 			continue
 		}
 		f.mu.Lock()
+		if pid == f.heir.pid {
+			f.heir.end <- describe(status)
+			f.heir = heir{}
+		}
 		for service, running := range f.services {
-			if running == pid {
+			if running == pid && service == f.heir.service { // it goes on in another process
+				f.services[service] = f.heir.pid
+				f.heir.end <- ""
+				f.heir = heir{}
+			} else if running == pid {
 				delete(f.services, service)
 				_ = f.encoder.Encode(report{Exited: true, Service: service, How: describe(status)})
 			}

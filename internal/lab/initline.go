@@ -17,7 +17,7 @@ import (
 
 // order is what the host tells a first process to do.
 type order struct {
-	Op      string     `json:"op"` // boot, settle, run, signal
+	Op      string     `json:"op"` // boot, settle, run, replace, signal
 	Boot    *bootOrder `json:"boot,omitempty"`
 	Service string     `json:"service,omitempty"`
 	Argv    []string   `json:"argv,omitempty"`
@@ -138,6 +138,17 @@ func (l *initLine) run(service string, argv, env []string, work string) error {
 		l.services[service] = "did not start"
 		l.mu.Unlock()
 		return fmt.Errorf("starting the %s: %w", service, err)
+	}
+	return nil
+}
+
+// replace starts a process that is to take the place of a running service, and returns when it has.
+func (l *initLine) replace(service string, argv, env []string, work string) error {
+	if !l.running(service) {
+		return fmt.Errorf("the %s is not running", service)
+	}
+	if err := l.ask(order{Op: "replace", Service: service, Argv: argv, Env: env, Work: work}); err != nil {
+		return fmt.Errorf("replacing the %s: %w", service, err)
 	}
 	return nil
 }

@@ -75,6 +75,8 @@ func (m *machine) serviceCommand(op, service string) error {
 		return fmt.Errorf("%s is frozen: `holdfast lab thaw %s` first", m.Name, m.Name)
 	}
 	switch {
+	case op == "replace":
+		return m.replaceAgent()
 	case op == "start" && service == serviceGuard:
 		return m.startGuard()
 	case op == "start":
@@ -271,6 +273,12 @@ func (m *machine) startAgent() error {
 		argv = m.host.Agent
 	}
 	return m.line.run(serviceAgent, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
+}
+
+// replaceAgent runs another agent, which takes the place of the one that runs.
+func (m *machine) replaceAgent() error {
+	argv := []string{m.host.Dir.path(binDir, "holdfast"), "agent", "--replace", "--dir", m.host.Dir.node(m.Name)}
+	return m.line.replace(serviceAgent, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
 }
 
 // startGuard runs the guard of the node's agent.
