@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// connectionVariable makes this test binary one end of a connection: "serve", or "idle".
+// connectionVariable makes this test binary one end of a connection: "serve", "idle", or of those of TestReplace.
 const connectionVariable = "HOLDFAST_TEST_CONNECTION"
 
 // servicePort is where the nodes serve.
@@ -23,9 +23,14 @@ const servicePort = "2049"
 // connectionLife is that end's life.
 func connectionLife(role string, arguments []string) int {
 	var err error
-	if role == "serve" {
+	switch role {
+	case "serve":
 		err = holdConnections()
-	} else {
+	case "steady":
+		err = keepSteady(strings.Split(arguments[0], ","), strings.Split(arguments[1], ","), arguments[2])
+	case "half-way":
+		err = failHalfWay(arguments[0], arguments[1])
+	default:
 		err = waitIdle(arguments[0], arguments[1])
 	}
 	if err != nil {
