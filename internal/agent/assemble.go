@@ -350,9 +350,7 @@ func (a *Agent) serve(ctx, running context.Context, stop context.CancelFunc) err
 	a.answers.server.Close()
 	stop()
 	a.wg.Wait()
-	if a.wasReplaced.Load() {
-		a.leaveRetired()
-	} else {
+	if !a.wasReplaced.Load() {
 		a.applier.reconciler.Silence("the agent stops")
 		a.leaveGuard()
 	}
@@ -383,6 +381,7 @@ func (a *Agent) heartbeat() (still func()) {
 func (a *Agent) untilEnd(ctx context.Context) (err error) {
 	select {
 	case <-a.replaced:
+		a.leaveRetired()
 		return nil
 	case <-ctx.Done():
 	case err = <-a.rooms.failed:
@@ -396,6 +395,7 @@ func (a *Agent) untilEnd(ctx context.Context) (err error) {
 	a.ending.Unlock()
 	if over {
 		<-a.replaced
+		a.leaveRetired()
 		return nil
 	}
 	if err == nil {

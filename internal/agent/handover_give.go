@@ -223,13 +223,13 @@ func (a *Agent) standStill() (rest *atRest, err error) {
 		rest.end(false)
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	on, err := a.loop.stills.hold(standLimit)
+	deciding, err := a.loop.stills.hold(standLimit)
 	if err != nil {
 		return fail("the loop", err)
 	}
 	rest.undo = append(rest.undo, func(retired bool) {
 		if !retired { // otherwise it stands until this process's context ends
-			on()
+			deciding()
 			a.loop.note()
 		}
 	})
@@ -242,13 +242,13 @@ func (a *Agent) standStill() (rest *atRest, err error) {
 	if n := a.hooks.gates.waiting.Load(); n > 0 {
 		return fail("hooks", fmt.Errorf("those of %d addresses are running or waiting; try again when they have run", n))
 	}
-	on, err = a.applier.stills.hold(standLimit)
+	applying, err := a.applier.stills.hold(standLimit)
 	if err != nil {
 		return fail("the interfaces", err)
 	}
 	rest.undo = append(rest.undo, func(retired bool) {
 		if !retired {
-			on()
+			applying()
 			a.applier.again()
 		}
 	})

@@ -192,13 +192,24 @@ func (a *Agent) replace(ctx, running context.Context, stop context.CancelFunc) e
 	}
 	defer a.heartbeat()()
 	a.startServers(a.servers)
-	if local, ok := a.from.local.(*net.UnixListener); ok {
-		local.SetUnlinkOnClose(true)
-	}
-	a.successors.SetUnlinkOnClose(true)
+	own(a.from.local)
+	own(a.from.successors)
 	go a.from.await(a)
 	a.event("agent.took-over", a.self.Name, "this agent has taken the place of another, with all that it held", nil)
 	return a.serve(ctx, running, stop)
+}
+
+// own makes a Unix socket that was inherited this process's own: its name goes with it, and who connects is told that this process
+// listens (the kernel notes it at listen(2)).
+func own(listener net.Listener) {
+	socket, ok := listener.(*net.UnixListener)
+	if !ok {
+		return
+	}
+	socket.SetUnlinkOnClose(true)
+	if raw, err := socket.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), unix.SOMAXCONN) }) // it has done so before
+	}
 }
 
 // openStoreBeside connects to the store while another agent's member of it may run here, and returns the watch of everything.
