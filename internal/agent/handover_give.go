@@ -239,8 +239,8 @@ func (a *Agent) standStill() (rest *atRest, err error) {
 	if err != nil {
 		return fail("writing to the store", err)
 	}
-	if n := a.hooks.gates.waiting.Load(); n > 0 {
-		return fail("hooks", fmt.Errorf("those of %d addresses are running or waiting; try again when they have run", n))
+	if !a.hooks.gates.rest(standLimit / 10) {
+		return fail("hooks", errors.New("some are running or waiting; try again when they have run"))
 	}
 	applying, err := a.applier.stills.hold(standLimit)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
 )
@@ -128,6 +129,21 @@ func (g *hookGates) inTurn(ctx context.Context, addr netip.Addr, do func()) {
 
 // Wait waits until nothing runs any more; the context that it was begun with should be over.
 func (g *hookGates) Wait() { g.running.Wait() }
+
+// rest reports whether no hook runs or waits any more within a time. None is begun meanwhile.
+func (g *hookGates) rest(limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
 
 func (w wish) wanted() map[netip.Addr]bool {
 	wanted := make(map[netip.Addr]bool, len(w.holdings))

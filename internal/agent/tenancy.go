@@ -341,14 +341,13 @@ func (t *tenancy) isRetired() bool {
 func (t *tenancy) withdraw(offer func(right handoverRight, left time.Duration) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	standing := t.peer.Standing(now)
+	standing := t.peer.Standing(t.now())
 	if !standing.MayHold {
 		return errors.New("this node may not hold at this moment: " + standing.Reason)
 	}
 	left := takeLimit
 	if !standing.Until.IsZero() {
-		left = min(left, max(leastTake, standing.Until.Sub(now)/2))
+		left = min(left, max(leastTake, standing.Until.Sub(t.now())/2))
 	}
 	if err := offer(handoverRight{Peer: t.peer.Export(boottime.Nanoseconds)}, left); err != nil {
 		return err
@@ -370,5 +369,8 @@ func (t *tenancy) takeOver(right handoverRight, member memberRecord, accept func
 	t.idle, t.peer, t.standing = false, peer, peer.Standing(now)
 	t.member, t.written, t.began, t.answered = member, member, now, now
 	t.setDeadline(deadlineOf(t.standing))
+	if !t.standing.MayHold { // it ran out on the way
+		t.silences <- t.standing.Reason
+	}
 	return nil
 }

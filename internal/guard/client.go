@@ -36,11 +36,12 @@ type Client struct {
 	conn     *os.File // nil: not connected
 	deadline int64
 	moving   []netip.Addr
-	unseen   time.Time     // since when a deadline is on its way and not answered; zero: none
-	absent   string        // why the guard is not there
-	without  string        // what it cannot do
-	gone     bool          // goodbye was said, or another process is the agent
-	yielding bool          // another process may become the agent at any moment: the end of the connection is no surprise
+	unseen   time.Time // since when a deadline is on its way and not answered; zero: none
+	absent   string    // why the guard is not there
+	without  string    // what it cannot do
+	gone     bool      // goodbye was said, or another process is the agent
+	yielding bool      // another process may become the agent at any moment: the end of the connection is no surprise
+	once     sync.Once
 	replaced chan struct{} // closed when the guard has ended the connection because another process is the agent
 }
 
@@ -149,6 +150,12 @@ func (c *Client) Yield(yields bool) {
 	c.yielding = yields
 }
 
+func (c *Client) yields() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.yielding
+}
+
 // Take says that this process is the agent from now on, in place of the one that named it its successor.
 func (c *Client) Take() {
 	c.mu.Lock()
@@ -178,12 +185,11 @@ func (c *Client) Leave(ctx context.Context) {
 // Goodbye does.
 func (c *Client) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := c.session(ctx)
-		c.mu.Lock()
-		if c.yielding && c.conn == nil && err == nil {
-			c.mu.Unlock()
-			return
+		var err error
+		if !c.yields() {
+			err = c.session(ctx)
 		}
+		c.mu.Lock()
 		if err != nil && c.conn == nil {
 			if text := err.Error(); text != c.absent {
 				c.absent = text
@@ -340,7 +346,7 @@ func (c *Client) lost(conn *os.File, err error) error {
 		if c.conn != nil {
 			_ = c.conn.Close()
 			c.conn = nil
-			close(c.replaced)
+			c.once.Do(func() { close(c.replaced) })
 		}
 		return nil
 	}
