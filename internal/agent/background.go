@@ -3,9 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,26 +13,32 @@ import (
 const tellFD = 3
 
 // runInBackground starts this agent again as a process of its own, in the same unit, and returns when that serves, or failed.
-func runInBackground(log io.Writer) error {
+func runInBackground() error {
 	arguments := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(word string) bool { return strings.HasPrefix(word, "--background") })
 	heard, say, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer heard.Close()
-	child := exec.Command("/proc/self/exe", append(arguments, fmt.Sprintf("--tell=%d", tellFD))...)
-	child.Stdout, child.Stderr = log, log
-	child.ExtraFiles = []*os.File{say}
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = child.Start()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		say.Close()
+		return err
+	}
+	defer null.Close()
+	arguments = append([]string{os.Args[0]}, append(arguments, fmt.Sprintf("--tell=%d", tellFD))...)
+	child, err := os.StartProcess("/proc/self/exe", arguments, &os.ProcAttr{
+		Env: os.Environ(), Files: []*os.File{null, os.Stderr, os.Stderr, say}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
 	say.Close()
 	if err != nil {
 		return fmt.Errorf("starting the agent in the background: %w", err)
 	}
 	if n, _ := heard.Read(make([]byte, 1)); n == 1 {
-		return child.Process.Release()
+		return child.Release()
 	}
-	return errors.Join(errors.New("the agent in the background did not come to serve; its log says why"), child.Wait())
+	_, err = child.Wait()
+	return errors.Join(errors.New("the agent in the background did not come to serve; its log says why"), err)
 }
 
 // tellParent says that this agent serves.

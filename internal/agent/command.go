@@ -47,7 +47,7 @@ usual; one that is too old to be replaced is stopped as SIGTERM does, so that wh
 			}
 			options.Logger = logger
 			if background {
-				return runInBackground(command.ErrOrStderr())
+				return runInBackground()
 			}
 			if tell > 0 {
 				options.Took = func() { tellParent(tell) }

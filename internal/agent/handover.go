@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure/datagram"
 )
 
-// A new agent takes the place of a running one over a Unix socket of the running one (docs/decisions/0013-agent-replace.md):
+// A new agent takes the place of a running one over a Unix socket of the running one (docs/decisions/0019-agent-replace.md):
 //
 //	new      hello
 //	running  welcome, with the sockets that both may have open; or why not
