@@ -87,6 +87,8 @@ type WatchState struct {
 	Answering   int64       `json:"answering,omitempty"`
 	Record      Recorded    `json:"record"`
 	Mine        bool        `json:"mine,omitempty"`
+	Dead        bool        `json:"dead,omitempty"`
+	Sounded     int64       `json:"sounded,omitempty"`
 	Declared    int64       `json:"declared,omitempty"`
 	HintDue     int64       `json:"hint-due,omitempty"`
 	Inquired    int64       `json:"inquired,omitempty"`
@@ -152,7 +154,7 @@ func (w *watch) export(at func(time.Time) int64) WatchState {
 	s := WatchState{
 		LNN: w.lnn, Incarnation: w.incarnation, Over: w.over, Span: int64(w.span), Interval: int64(w.interval), Quiet: at(w.quiet), Heard: at(w.heard),
 		HeardOn: eachAt(w.heardOn, at), Promise: at(w.promise), Confirmed: w.confirmed, Answering: at(w.answering), Record: w.record, Mine: w.mine,
-		Declared: at(w.declared), HintDue: at(w.hintDue), Inquired: at(w.inquiry.first), Rumoured: w.rumoured, Notices: w.notices, NoticeDue: at(w.noticeDue),
+		Dead: w.dead, Sounded: at(w.sounded), Declared: at(w.declared), HintDue: at(w.hintDue), Inquired: at(w.inquiry.first), Rumoured: w.rumoured, Notices: w.notices, NoticeDue: at(w.noticeDue),
 	}
 	s.Record.Observers = w.record.Observers.clone()
 	for _, a := range w.inquiry.asked {
@@ -207,7 +209,7 @@ func (s *WatchState) watch(at func(int64) time.Time) watch {
 	w := watch{
 		lnn: s.LNN, incarnation: s.Incarnation, over: s.Over, span: time.Duration(s.Span), interval: time.Duration(s.Interval), quiet: at(s.Quiet), heard: at(s.Heard),
 		heardOn: eachMoment(s.HeardOn, at), promise: at(s.Promise), confirmed: s.Confirmed, answering: at(s.Answering), record: s.Record, mine: s.Mine,
-		declared: at(s.Declared), hintDue: at(s.HintDue), inquiry: inquiry{first: at(s.Inquired)}, rumoured: s.Rumoured, notices: s.Notices, noticeDue: at(s.NoticeDue),
+		dead: s.Dead, sounded: at(s.Sounded), declared: at(s.Declared), hintDue: at(s.HintDue), inquiry: inquiry{first: at(s.Inquired)}, rumoured: s.Rumoured, notices: s.Notices, noticeDue: at(s.NoticeDue),
 	}
 	for _, a := range s.Inquiry {
 		w.inquiry.asked = append(w.inquiry.asked, asked{a.Observer, a.Number, at(a.Sent), at(a.Counts), at(a.Came), at(a.Due), a.Tries, a.Said})
