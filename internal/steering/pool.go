@@ -269,7 +269,8 @@ func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
 			continue
 		}
 		switch heir := w.heir(st); {
-		case st.Owner.IsZero() && w.settled(st), w.Free(st) && heir.IsZero():
+		case st.Owner.IsZero() && !w.settled(st): // nobody is over as soon as anybody, but whoever was next may still act
+		case st.Owner.IsZero(), w.Free(st) && heir.IsZero():
 			if !st.Owner.IsZero() {
 				p.takenFrom(w, st.Owner)
 			}

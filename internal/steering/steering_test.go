@@ -217,16 +217,14 @@ func TestAnAddressThatIsNoLongerConfiguredIsLetGoAndForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.config = smaller
-	for _, lnn := range []int{2, 3} {
-		w := m.world(lnn)
-		for range 10 {
-			for _, letting := range LetGo(w, m.nodes[lnn].Incarnation, OnInterfaces{}, m.now) {
+	for range 10 {
+		for _, lnn := range []int{2, 3} { // each lets go, and acknowledges what the other let go of
+			for _, letting := range LetGo(m.world(lnn), m.nodes[lnn].Incarnation, OnInterfaces{}, m.now) {
 				m.pools[letting.Pool] = letting.Record
 			}
-			if p, _, ok := ProposePool(w, poolID, false, m.now); ok {
+			if p, _, ok := ProposePool(m.world(lnn), poolID, false, m.now); ok {
 				m.pools[poolID] = p.Record
 			}
-			w = m.world(lnn)
 		}
 	}
 	if left := m.pools[poolID]; len(left) != 0 {
