@@ -2,7 +2,7 @@
 #
 # What can be set: GO (the go command), VERSION, RACE=0 (tests without the race detector), TESTFLAGS (more flags for
 # go test), FUZZTIME (for each fuzzer), BENCHTIME, RIVALROUNDS and RIVALREPEATS (how often failovers are measured beside
-# other systems: scripts/bench), VULNDB (a copy of the vulnerability database for govulncheck).
+# other systems: scripts/bench), SEEDS, SEEDBASE and PARALLEL (of the simulator), VULNDB (a copy of the vulnerability database for govulncheck).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -22,6 +22,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 RACE      ?= 1
+SEEDS     ?= 1000
+SEEDBASE  ?= 0
+PARALLEL  ?= $(shell nproc)
 
 ## demo: build, and watch a cluster of four nodes keep its clients while nodes come and go
 .PHONY: demo
@@ -59,6 +62,11 @@ bench:
 model:
 	@scripts/packages model
 	@scripts/model
+
+## sim: build, and play SEEDS (1000) clusters in virtual time, from seed SEEDBASE (0) on, PARALLEL at a time (docs/simulator.md)
+.PHONY: sim
+sim: build
+	@bin/holdfast sim --seeds $(SEEDS) --seed-base $(SEEDBASE) --parallel $(PARALLEL)
 
 ## lint: format, vet, linters, known vulnerabilities, generated code, module files, scripts, and the binary's size
 .PHONY: lint

@@ -33,6 +33,6 @@ func run() int {
 		Now:         time.Now,
 		Build:       cli.Build{Version: version, Commit: commit, Date: date},
 		Size:        size,
-		Commands:    []*cobra.Command{agentCommand(), guardCommand(), labCommand()},
+		Commands:    []*cobra.Command{agentCommand(), guardCommand(), labCommand(), simCommand()},
 	}, os.Args[1:])
 }

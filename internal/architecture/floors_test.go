@@ -14,7 +14,7 @@ var floors = []struct {
 	folder string
 	may    []string
 }{
-	{"cmd/holdfast", []string{"internal/cli", "internal/agent", "internal/guard", "internal/lab"}},
+	{"cmd/holdfast", []string{"internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim"}},
 
 	// One node: it assembles the rooms and owns their lifetimes.
 	{"internal/agent", []string{
@@ -27,6 +27,8 @@ var floors = []struct {
 	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster"}},
 	// The lab runs the binary and looks at it from outside.
 	{"internal/lab", []string{"internal/identity", "internal/cluster"}},
+	// The simulator plays what decides, in virtual time. Of address and guard it uses what is pure.
+	{"internal/sim", []string{"internal/guard", "internal/steering", "internal/address", "internal/tenure", "internal/placement", "internal/cluster"}},
 
 	// The guard: a process of its own, and the agent's line to it. It knows the kernel and nothing else.
 	{"internal/guard", []string{"internal/linux/link", "internal/linux/nft", "internal/linux/boottime"}},
@@ -92,7 +94,7 @@ var fences = []struct {
 	{"github.com/goccy/go-yaml", []string{"internal/cluster", "internal/lab"}, "the operator's file is read by internal/cluster; the lab reads its own"},
 	{"connectrpc.com/connect", []string{"internal/api", "internal/agent", "internal/cli"}, "the contract is internal/api; the agent serves it and the commands call it"},
 	{"google.golang.org/protobuf", []string{"internal/api", "internal/agent", "internal/cli"}, "messages stay at the edges; inside are our own types"},
-	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab"}, "commands are defined where they are run"},
+	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim"}, "commands are defined where they are run"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain, and carries replies from one to the other"},
 	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},

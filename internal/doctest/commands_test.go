@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/internal/cli"
 	"github.com/holdfast/holdfast/internal/guard"
 	"github.com/holdfast/holdfast/internal/lab"
+	"github.com/holdfast/holdfast/internal/sim"
 )
 
 // manuals are the manual pages of every command, by its words: "network pools pin". The program writes them itself.
@@ -27,7 +28,7 @@ func manuals(t *testing.T) map[string]string {
 	var out, faults bytes.Buffer
 	code := cli.Run(t.Context(), cli.Deps{
 		In: strings.NewReader(""), Out: &out, Err: &faults, Environment: func(string) string { return "" }, Now: time.Now,
-		Commands: []*cobra.Command{agent.Command("test"), guard.Command(), lab.Command()},
+		Commands: []*cobra.Command{agent.Command("test"), guard.Command(), lab.Command(), sim.Command()},
 	}, []string{"man", dir})
 	if code != 0 {
 		t.Fatalf("writing the manual pages: %d, %s", code, faults.String())

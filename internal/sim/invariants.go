@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// Bounds that the invariants know.
+const (
+	// guardBound is how long after the end of the right a machine with a guard that works may still answer for an address.
+	guardBound = time.Millisecond
+	// kernelBound is the same for one without: the lifetime, of which the last renewal was just before the end.
+	kernelBound = lifetime + 10*time.Millisecond
+	// moveBudget is how long a planned move may leave an address with nobody, while nothing is wrong.
+	moveBudget = 500 * time.Millisecond
+	// HolderBound is within what every address has a holder once the faults have stopped.
+	HolderBound = 30 * time.Second
+)
+
+// seen is the moment from which a machine answers for an address. At most one that does has the right to.
+func (n *node) seen(a int) {
+	address := n.s.addresses[a]
+	static := isStatic(address)
+	if n.s.trace != nil {
+		n.s.say("%s answers for %s", n, address)
+	}
+	if !static && !n.right() {
+		return
+	}
+	n.s.gaps[a] = -1
+	for _, other := range n.s.nodes {
+		if other != n && other.visible(a) && (static || other.right()) {
+			n.s.fail("%s and %s both hold %s and have the right to (incarnations %d and %d)", n, other, address, n.named, other.named)
+		}
+	}
+	n.speaks(a, "answers for")
+}
+
+// unseen is the moment at which it does not any more. Without the right it may have answered for a bounded time only.
+func (n *node) unseen(a int) {
+	address := n.s.addresses[a]
+	if n.s.trace != nil {
+		n.s.say("%s answers no longer for %s", n, address)
+	}
+	if isStatic(address) || n.right() {
+		return
+	}
+	bound, ended := kernelBound, n.endOfRight()
+	if n.guard.trusty && n.guard.since <= ended {
+		bound = guardBound
+	}
+	if late := n.s.now - ended - n.stood; late > bound {
+		n.s.fail("%s answered for %s for another %s after its right to hold had ended; at most %s", n, address, late, bound)
+	}
+}
+
+// gainedRight is the moment at which a machine has the right again that it had not.
+func (n *node) gainedRight() {
+	n.stood = 0
+	if over := n.s.over[n.lnn]; n.named <= over {
+		n.s.fail("%s has the right to hold under incarnation %d although incarnations up to %d have been found over", n, n.named, over)
+	}
+	for a, address := range n.s.addresses {
+		if !isStatic(address) && n.visible(a) {
+			n.seen(a)
+		}
+	}
+}
+
+// found takes in that somebody has found incarnations of a node over: it has no right to hold under any of them.
+func (s *simulation) found(f tenure.Finding) {
+	s.over[f.LNN] = max(s.over[f.LNN], f.Over)
+	if n := s.node(f.LNN); n.right() && n.named <= f.Over {
+		s.fail("%s has the right to hold under incarnation %d, which has been found over: %s", n, n.named, f.How)
+	}
+}
+
+// speaks is a process that acts as the holder of an address.
+func (n *node) speaks(a int, how string) {
+	if isStatic(n.s.addresses[a]) {
+		return
+	}
+	if over := n.s.over[n.lnn]; !n.right() || n.named <= over {
+		n.s.fail("%s %s %s without the right to hold it (incarnation %d; up to %d over)", n, how, n.s.addresses[a], n.named, over)
+	}
+}
+
+// renewing is a process that renews the lifetime of an address.
+func (n *node) renewing(a int) { n.speaks(a, "renews") }
+
+// announce is a process that tells the link that it has an address. Others that think so, too, contradict if they may.
+func (p *process) announce(a int) {
+	p.speaks(a, "announces")
+	for _, n := range p.s.nodes {
+		other := n.process
+		if other == nil || other == p || !n.kernel.has(a) {
+			continue
+		}
+		other.later(p.chance.between(time.Millisecond, 2*time.Millisecond), func() {
+			if _, wanted := other.desired[a]; wanted && other.permitted() && other.kernel.has(a) {
+				other.speaks(a, "answers a claim to")
+			}
+		})
+	}
+}
+
+// releasing is a process that takes an address off. When that is for a planned move, and nothing is wrong, somebody has it again soon.
+func (p *process) releasing(a int) {
+	s := p.s
+	if !s.calm || s.now-s.disturbed < 2*time.Second || isStatic(s.addresses[a]) || !p.right() || !p.moves(a) {
+		return
+	}
+	began := s.now
+	s.gaps[a] = began
+	s.after(moveBudget, func() {
+		if s.gaps[a] == began && s.disturbed < began {
+			s.fail("%s has had no holder for %s after %s let go of it for a planned move", s.addresses[a], moveBudget, p)
+		}
+	})
+}
+
+// moves reports whether the records that the loop saw last ask this node to give an address to another.
+func (p *process) moves(a int) bool {
+	address := p.s.addresses[a]
+	for _, entry := range p.replica.pools {
+		if st := entry.record[address]; st.Owner.LNN == p.lnn && !st.To.IsZero() && st.To.LNN != p.lnn {
+			return true
+		}
+	}
+	for key, entry := range p.replica.services {
+		if st := entry.statement; key.Address == address && st.Owner.LNN == p.lnn && !st.To.IsZero() && st.To.LNN != p.lnn {
+			return true
+		}
+	}
+	return false
+}
+
+// written looks at a change before the store takes it: no move without a reason, and nobody loses what it holds without letting go.
+func (s *simulation) written(o operation) {
+	switch {
+	case strings.HasPrefix(o.key, keyPool):
+		before, _ := s.store.entries[o.key].value.(tenure.Record)
+		after, _ := o.value.(tenure.Record)
+		for _, address := range s.addresses {
+			if before[address] != after[address] {
+				s.changes(address.String(), s.number[address], before[address], after[address])
+			}
+		}
+	case strings.HasPrefix(o.key, keyService):
+		before, _ := s.store.entries[o.key].value.(tenure.Statement)
+		after, _ := o.value.(tenure.Statement)
+		address := serviceKeyIn(o.key).Address
+		s.changes(address.String(), s.number[address], before, after)
+	}
+}
+
+// changes is one statement that is about to be replaced.
+func (s *simulation) changes(address string, a int, before, after tenure.Statement) {
+	if s.trace != nil {
+		s.say("record, by %s: %s belongs to %s, next %s, former %s, moves to %s: %s", cmp.Or(s.store.writer, "an operator"), address, after.Owner, after.Next, after.Former, after.To, after.Reason)
+	}
+	if moved := before.Owner != after.Owner || after.To != before.To && !after.To.IsZero(); moved && after.Reason == "" && after != (tenure.Statement{}) {
+		s.fail("%s moves from %s to %s (%s) without a reason on record", address, before.Owner, after.Owner, after.To)
+	}
+	if before.Owner == after.Owner || before.Owner.IsZero() || before.Fixed {
+		return
+	}
+	owner := s.node(before.Owner.LNN)
+	if owner.visible(a) && owner.right() && owner.named == before.Owner.Incarnation {
+		s.fail("%s is given to %s while %s holds it and has the right to", address, after.Owner, before.Owner)
+	}
+}
+
+// namesEvery is how often somebody asks each node for the names.
+const namesEvery = 400 * time.Millisecond
+
+// ask looks at what a node would answer: never an address whose owner it knows down, but for the moment in which it has just learned it.
+func (n *node) ask() {
+	n.s.after(namesEvery, n.ask)
+	p := n.process
+	if p == nil || p.still() || p.view == nil || !n.answersNames() {
+		return
+	}
+	grace := 150*time.Millisecond + 8*time.Duration(n.slow)*time.Millisecond
+	w, now := p.view, n.time()
+	for _, m := range w.Config.Members(dynamicPool) {
+		over := p.peer.Over(m.LNN)
+		if over == 0 || n.s.now-max(p.knownDown[m.LNN], n.wentOn) < grace {
+			continue
+		}
+		held, down := givable(w, m, over)
+		if down && steering.NotGiven(w, dynamicPool, m, held, now) == "" {
+			n.s.fail("%s answers with addresses of node%d, of which it knows that incarnations up to %d are over", n, m.LNN, over)
+		}
+	}
+}
+
+// answersNames reports whether the node has a service address, on which it is asked.
+func (n *node) answersNames() bool {
+	for key, e := range n.process.replica.services {
+		if e.statement.Owner.LNN == n.lnn && n.visible(n.s.number[key.Address]) {
+			return true
+		}
+	}
+	return false
+}
+
+// givable is how many addresses a member would be given out with, and whether one of them belongs to an incarnation that is over
+// (internal/agent/answers.go).
+func givable(w *steering.World, m cluster.Member, over tenure.Incarnation) (held int, down bool) {
+	for _, st := range w.Pools[dynamicPool] {
+		if st.Owner.Member() == m && st.State() == tenure.Held && !w.Over(st.Owner) {
+			held++
+			down = down || st.Owner.Incarnation <= over
+		}
+	}
+	return held, down
+}
+
+// missing are the addresses that nobody holds with the right to, although they are configured.
+func (s *simulation) missing() []string {
+	configured := map[string]bool{}
+	config, _ := s.store.entries[keyConfig].value.(*cluster.Config)
+	for _, address := range movingOf(config) {
+		configured[address.String()] = true
+	}
+	var without []string
+	for a, address := range s.addresses {
+		held := !configured[address.String()]
+		for _, n := range s.nodes {
+			held = held || n.visible(a) && (isStatic(address) || n.right())
+		}
+		if !held {
+			without = append(without, address.String())
+		}
+	}
+	return without
+}

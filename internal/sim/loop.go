@@ -1,0 +1,314 @@
+package sim
+
+import (
+	"maps"
+	"net/netip"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// This file mirrors internal/agent/loop.go: the place where what a node knows becomes what it does.
+
+const (
+	settleLimit  = 5 * time.Second
+	lookAgain    = 5 * time.Second
+	evaluateStep = 2 * time.Millisecond
+	storePause   = 100 * time.Millisecond
+)
+
+// looking is the state of the loop.
+type looking struct {
+	replica    replica
+	noted      bool      // the calendar has the next look
+	wakeAt     time.Time // when the loop looks again although nothing happens
+	wakes      int       // of those that the calendar has, only the last counts
+	generation uint64
+	wanted     []steering.Holding
+	routesOf   *cluster.Config // whose routes the last wish has
+	silenced   uint64          // how often the node had been silenced when the last wish was made
+	needs      map[string]time.Time
+	writer     writer
+	renounced  map[netip.Addr]bool
+	checksDone time.Time // when the first round of checks is done
+	wasReady   bool
+	readySince time.Time
+	leaving    bool
+	closing    bool // the loop has ended
+	view       *steering.World
+	knownDown  []time.Duration // by LNN: when the process learned of the latest incarnation that it knows over
+	subscribed bool            // the first copy of the store is here
+	reading    bool            // the calendar has the next reading of the store
+	read       int             // how many changes of the store it has read
+}
+
+// note says that something changed.
+func (p *process) note() {
+	if p.noted || p.closing {
+		return
+	}
+	p.noted = true
+	p.later(p.chance.between(30*time.Microsecond, 600*time.Microsecond), func() {
+		p.noted = false
+		p.look()
+	})
+}
+
+// wakeIn asks to look again after a while.
+func (p *process) wakeIn(d time.Duration) {
+	if at := p.time().Add(d); at.Before(p.wakeAt) {
+		p.wakeAt = at
+	}
+}
+
+// look looks at everything, and sets the timer.
+func (p *process) look() {
+	if p.closing {
+		return
+	}
+	p.wakeAt = p.time().Add(lookAgain)
+	p.evaluate()
+	p.wakes++
+	wake := p.wakes
+	p.later(max(p.wakeAt.Sub(p.time()), evaluateStep), func() {
+		if p.wakes == wake {
+			p.look()
+		}
+	})
+}
+
+// watch is told that the store has news.
+func (p *process) watch() {
+	if !p.subscribed || p.reading {
+		return
+	}
+	p.reading = true
+	late := p.s.store.way()
+	if !p.s.calm && p.chance.chance(30) {
+		late += p.chance.between(0, 400*time.Millisecond)
+	}
+	p.later(late, p.readStore)
+}
+
+// readStore reads what the watch brings, in order; as much of it as the member that serves the watch has.
+func (p *process) readStore() {
+	if p.reading = false; p.closing {
+		return
+	}
+	if p.stale > 0 || !p.s.store.reaches(p.lnn) {
+		p.reading = true
+		p.later(storePause, p.readStore)
+		return
+	}
+	for ; p.read < len(p.s.store.log); p.read++ {
+		p.take([]change{p.s.store.log[p.read]})
+	}
+	p.note()
+}
+
+// subscribe gets the first copy of the store.
+func (p *process) subscribe() {
+	if !p.s.store.reaches(p.lnn) || !p.s.store.writes() {
+		p.later(storePause, p.subscribe)
+		return
+	}
+	p.subscribed, p.read = true, len(p.s.store.log)
+	p.replica.synced = true
+	p.take(p.s.store.state())
+	p.checksDone = p.time().Add(p.chance.between(50*time.Millisecond, 800*time.Millisecond))
+	p.note()
+	p.stir()
+}
+
+// take brings changes into the replica and acts on members that came or went.
+func (p *process) take(changes []change) {
+	members := maps.Clone(p.replica.members)
+	revision := p.replica.configRevision
+	for _, c := range changes {
+		p.replica.apply(c, p.time())
+		p.replica.revision = max(p.replica.revision, c.revision)
+	}
+	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
+		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.revision != members[lnn].revision {
+			p.recorded(lnn, entry.record)
+		}
+		if gone, is := p.replica.gone[lnn]; is && gone.record.Over && lnn != p.lnn && gone.incarnation > p.peer.Over(lnn) {
+			p.recorded(lnn, gone.record)
+		}
+	}
+	if _, present := p.replica.members[p.lnn]; !present && members[p.lnn].revision > 0 {
+		p.written = memberRecord{}
+		p.stir()
+	}
+	if p.replica.configRevision != revision {
+		p.kept = p.replica.config
+		p.configure(p.replica.config)
+	}
+}
+
+// evaluate looks at everything and acts.
+func (p *process) evaluate() {
+	if p.replica.config == nil || !p.replica.synced {
+		return
+	}
+	now := p.time()
+	p.noteOver(now)
+	w := p.world(now)
+	silences := p.silences
+	standing, incarnation := p.peer.Standing(now), p.incarnation()
+	if p.ready() {
+		p.want(w, steering.Desired(w, incarnation, standing.MayHold), silences)
+	}
+	last := p.last
+	if standing.MayHold {
+		if p.generation > 0 && (last.generation == p.generation || p.s.broken == BreakRelease) {
+			p.letGo(w, incarnation, last, now)
+		}
+		p.proposePools(w, now)
+		p.proposeServices(w, incarnation, last, now)
+	}
+	if report := p.ownReport(); !report.equal(p.member) {
+		p.member = report
+		p.stir()
+	}
+	p.view = w
+}
+
+// world is everything that the decisions may look at.
+func (p *process) world(now time.Time) *steering.World {
+	config := p.replica.config
+	w := &steering.World{
+		Config: config, Self: p.lnn, Nodes: make(map[int]steering.Node, len(config.Nodes)), Pools: p.replica.statements(),
+		Services: p.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Loads: steering.Loads{}, Renounced: p.renunciations(),
+	}
+	w.Given, w.Released = p.told(w)
+	for _, node := range config.Nodes {
+		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
+	}
+	for lnn, entry := range p.replica.members {
+		w.Nodes[lnn] = p.presentNode(w.Nodes[lnn], lnn, entry)
+	}
+	for lnn, gone := range p.replica.gone {
+		node := w.Nodes[lnn]
+		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, p.peer.Over(lnn), gone.left
+		w.Nodes[lnn] = node
+	}
+	if standing := p.peer.Standing(now); !standing.MayHold && p.incarnation() > 0 {
+		self := w.Nodes[p.lnn]
+		self.Lapsed = standing.Reason
+		w.Nodes[p.lnn] = self
+	}
+	for lnn, outage := range p.replica.outages {
+		if node, configured := w.Nodes[lnn]; configured && !node.Present && node.AbsentSince.IsZero() {
+			node.AbsentSince = now.Add(-p.wallTime().Sub(outage.Since))
+			w.Nodes[lnn] = node
+		}
+	}
+	p.unseenOwners(w)
+	w.Settling = p.settling(w, now)
+	return w
+}
+
+// unseenOwners finds owners on record whose node has no report, or one of an earlier life.
+func (p *process) unseenOwners(w *steering.World) {
+	latest := map[int]tenure.Incarnation{}
+	for _, record := range w.Pools {
+		for _, st := range record {
+			latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
+		}
+	}
+	for _, st := range w.Services {
+		latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
+	}
+	delete(latest, 0)
+	for lnn, incarnation := range latest {
+		node := w.Nodes[lnn]
+		if node.Present || lnn == p.lnn || incarnation <= p.peer.Over(lnn) {
+			continue
+		}
+		if incarnation > node.Incarnation {
+			node.LNN, node.Incarnation = lnn, incarnation
+			w.Nodes[lnn] = node
+		}
+	}
+	for lnn, node := range w.Nodes {
+		if over := p.peer.Over(lnn); !node.Present && over > 0 {
+			node.Over = over
+			node.Incarnation = max(node.Incarnation, over)
+			w.Nodes[lnn] = node
+		}
+	}
+}
+
+// presentNode adds to what the configuration says of a node what its own report says.
+func (p *process) presentNode(node steering.Node, lnn int, entry memberEntry) steering.Node {
+	r := entry.record
+	node.LNN, node.Name, node.Present, node.Incarnation, node.Ready, node.Leaving = lnn, r.Name, true, r.Incarnation, r.Ready, r.Leaving
+	node.Over = max(r.Incarnation-1, p.peer.Over(lnn))
+	node.Faults = r.Faults
+	node.FitSince, node.Outage, node.HoldDown = entry.fitSince, r.Outage, r.HoldDown
+	node.Trusted = p.replica.trusts[lnn].Incarnation == r.Incarnation
+	node.Mended, node.MendedPools = entry.faults.mended()
+	_, node.Draining = p.replica.drains[lnn]
+	for id, why := range r.PoolFaults {
+		if parsed, err := cluster.NewPoolID(id); err == nil {
+			if node.PoolFaults == nil {
+				node.PoolFaults = map[cluster.PoolID]string{}
+			}
+			node.PoolFaults[parsed] = why
+		}
+	}
+	return node
+}
+
+// settling is true while a cluster starts and some of its nodes have not been heard yet, for a bounded time.
+func (p *process) settling(w *steering.World, now time.Time) bool {
+	if p.readySince.IsZero() {
+		if !p.ready() {
+			return true
+		}
+		p.readySince = now
+	}
+	left := p.readySince.Add(settleLimit).Sub(now)
+	if left <= 0 {
+		return false
+	}
+	for _, node := range w.Config.Nodes {
+		if n := w.Nodes[node.LNN]; !node.Witness && !n.Ready && n.Over == 0 {
+			p.wakeIn(left)
+			return true
+		}
+	}
+	return false
+}
+
+// ready reports whether the first full view is complete: the store's copy, and a first round of checks.
+func (p *process) ready() bool {
+	if !p.wasReady && !p.checksDone.IsZero() {
+		if left := p.checksDone.Sub(p.time()); left > 0 {
+			p.wakeIn(left)
+		} else {
+			p.wasReady = true
+		}
+	}
+	return p.wasReady
+}
+
+// ownReport is what the node says of itself.
+func (p *process) ownReport() memberRecord {
+	report := memberRecord{Name: p.name, Ready: p.ready(), Leaving: p.leaving, Outage: p.past.outage, HoldDown: p.past.holdDown}
+	if p.noCarrier > 0 {
+		report.Faults = map[string]string{interfaceName: "interface " + interfaceName + " has no carrier"}
+	}
+	if p.failing > 0 {
+		report.PoolFaults = map[string]string{dynamicPool.String(): "its check fails"}
+	}
+	if p.last.generation == p.generation {
+		report.ConfigRevision = p.replica.configRevision
+	} else if old, known := p.replica.members[p.lnn]; known {
+		report.ConfigRevision = old.record.ConfigRevision
+	}
+	return report
+}

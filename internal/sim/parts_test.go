@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// TestClock: whatever the rate, the moment at which a clock shows a time is the first at which it does.
+func TestClock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := clock{ahead: time.Duration(rapid.Int64Range(0, int64(100*24*time.Hour)).Draw(t, "ahead")), parts: rapid.Int64Range(-1000, 1000).Draw(t, "parts")}
+		at := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "at"))
+		shows := c.at(at)
+		when := c.when(shows)
+		if c.at(when).Before(shows) || when > 0 && !c.at(when-1).Before(shows) && when > at {
+			t.Fatalf("the clock shows %s at %s, and is said to do so at %s", shows, at, when)
+		}
+		if off := when - at; off < -2 || off > 2 {
+			t.Fatalf("off by %s", off)
+		}
+	})
+}
+
+// TestCalendar: what is entered comes in the order of its time, and of its entry.
+func TestCalendar(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c calendar
+		var want, got []int
+		times := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 100).Draw(t, "times")
+		for i, at := range times {
+			c.enter(time.Duration(at), func() { got = append(got, i) })
+			want = append(want, i)
+		}
+		slices.SortStableFunc(want, func(a, b int) int { return times[a] - times[b] })
+		for {
+			next, ok := c.next(20)
+			if !ok {
+				break
+			}
+			next.do()
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
+}
+
+// TestDecode: what cannot be played is refused with a reason.
+func TestDecode(t *testing.T) {
+	good := Generate(1)
+	for _, c := range []struct {
+		name   string
+		change func(*Scenario)
+		want   string
+	}{
+		{"too many nodes", func(s *Scenario) { s.Nodes = MaxNodes + 1 }, "17 nodes"},
+		{"no addresses", func(s *Scenario) { s.Addresses = 0 }, "0 addresses"},
+		{"a node that is not there", func(s *Scenario) { s.Faults = []Fault{{Kind: Kill, Node: s.Nodes + 1}} }, "a node that it does not have"},
+		{"a network that is not there", func(s *Scenario) { s.Networks, s.Faults = 1, []Fault{{Kind: Switch, Other: 2}} }, "that it does not have"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := good
+			c.change(&s)
+			if _, err := Decode(s.Encode()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+		})
+	}
+	if _, err := Decode([]byte("{")); err == nil {
+		t.Error("half a scenario was read")
+	}
+}
+
+// broken is what a function ends a history with.
+func broken(do func()) (what string) {
+	defer func() {
+		if found, is := recover().(breach); is {
+			what = found.what
+		}
+	}()
+	do()
+	return ""
+}
+
+// held is a cluster of three in which every address has a holder.
+func held(t *testing.T) *simulation {
+	s := setUp(Scenario{Seed: 1, Nodes: 3, Multiplier: 3, Interval: 100 * time.Millisecond, Addresses: 3, Services: 1, Networks: 1, Delay: time.Millisecond}, Unbroken, nil)
+	s.play(8 * time.Second)
+	if without := s.missing(); len(without) > 0 {
+		t.Fatalf("nobody holds %v", without)
+	}
+	return s
+}
+
+// TestInvariantsCanBreak: each is broken by hand once, and says so.
+func TestInvariantsCanBreak(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(s *simulation, holder, other *node, a int)
+		want string
+	}{
+		{"two holders", func(_ *simulation, _, other *node, a int) { other.put(a, true) }, "both hold"},
+		{"found over", func(s *simulation, holder, _ *node, _ int) {
+			s.found(tenure.Finding{LNN: holder.lnn, Over: holder.named})
+		}, "has been found over"},
+		{"kept too long", func(s *simulation, holder, _ *node, a int) {
+			holder.setDeadline(bootNanoseconds(holder.time())+1, holder.named)
+			holder.process = nil
+			holder.guard.facts.Agent = ""
+			s.now += kernelBound + time.Second
+			holder.off(a)
+		}, "after its right to hold had ended"},
+		{"announced without the right", func(_ *simulation, holder, _ *node, a int) {
+			holder.setDeadline(0, holder.named)
+			holder.process.announce(a)
+		}, "without the right"},
+		{"given away by force", func(s *simulation, holder, other *node, a int) {
+			before := s.store.entries[poolKey(dynamicPool)].value.(tenure.Record)
+			st := before[s.addresses[a]]
+			st.Owner = tenure.Claim{LNN: other.lnn, Interface: interfaceName, Incarnation: other.named}
+			s.written(operation{poolKey(dynamicPool), tenure.Record{s.addresses[a]: st}})
+		}, "while"},
+		{"moved without a reason", func(s *simulation, holder, other *node, a int) {
+			before := s.store.entries[poolKey(dynamicPool)].value.(tenure.Record)
+			st := before[s.addresses[a]]
+			st.To, st.Reason = tenure.Claim{LNN: other.lnn, Interface: interfaceName, Incarnation: other.named}, ""
+			s.written(operation{poolKey(dynamicPool), tenure.Record{s.addresses[a]: st}})
+		}, "without a reason"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := held(t)
+			for a, address := range s.addresses {
+				if address.As4()[3] < 100 {
+					continue // a service address
+				}
+				for i, n := range s.nodes {
+					if n.visible(a) {
+						if what := broken(func() { c.do(s, n, s.nodes[(i+1)%3], a) }); !strings.Contains(what, c.want) {
+							t.Errorf("got %q, want %q in it", what, c.want)
+						}
+						return
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestNamesCanBreak: a node that answers with what it knows down is found.
+func TestNamesCanBreak(t *testing.T) {
+	s := held(t)
+	for _, n := range s.nodes {
+		if !n.answersNames() {
+			continue
+		}
+		other := s.nodes[n.lnn%3]
+		view := *n.process.view // as it is now, for good
+		n.process.box.Reset()
+		n.process.peer.Step(&tenure.Told{LNN: other.lnn, Over: other.named}, n.time(), &n.process.box)
+		n.process.view, s.now = &view, s.now+time.Second
+		if what := broken(n.ask); !strings.Contains(what, "of which it knows") {
+			t.Errorf("got %q", what)
+		}
+		return
+	}
+	t.Error("nobody answers names")
+}

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"maps"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// This file mirrors internal/agent/replica.go and internal/agent/faulttimes.go: a node's copy of the store.
+
+type replica struct {
+	revision       int64
+	synced         bool
+	config         *cluster.Config
+	configRevision int64
+	members        map[int]memberEntry
+	gone           map[int]goneMember
+	pools          map[cluster.PoolID]poolEntry
+	services       map[steering.ServiceKey]serviceEntry
+	drains         map[int]drainRecord
+	outages        map[int]outageRecord
+	trusts         map[int]trustRecord
+}
+
+type memberEntry struct {
+	record   memberRecord
+	revision int64
+	fitSince time.Time
+	faults   faultTimes
+}
+
+type goneMember struct {
+	incarnation tenure.Incarnation
+	name        string
+	since       time.Time
+	left        bool
+	faults      faultTimes
+	record      memberRecord
+	revision    int64
+}
+
+type poolEntry struct {
+	record   tenure.Record
+	revision int64
+}
+
+type serviceEntry struct {
+	statement tenure.Statement
+	revision  int64
+}
+
+func newReplica() replica {
+	return replica{
+		members: map[int]memberEntry{}, gone: map[int]goneMember{}, pools: map[cluster.PoolID]poolEntry{},
+		services: map[steering.ServiceKey]serviceEntry{}, drains: map[int]drainRecord{}, outages: map[int]outageRecord{}, trusts: map[int]trustRecord{},
+	}
+}
+
+// apply takes in one change.
+func (r *replica) apply(c change, now time.Time) {
+	kind, _, _ := strings.Cut(c.key, "/")
+	switch kind + "/" {
+	case keyConfig + "/":
+		r.config, r.configRevision = c.value.(*cluster.Config), c.revision
+	case keyMember:
+		r.applyMember(c, now)
+	case keyPool:
+		id, err := cluster.NewPoolID(c.key[len(keyPool):])
+		if err != nil {
+			panic("sim: " + err.Error())
+		}
+		if delete(r.pools, id); c.value != nil {
+			r.pools[id] = poolEntry{c.value.(tenure.Record), c.revision}
+		}
+	case keyService:
+		key := serviceKeyIn(c.key)
+		if delete(r.services, key); c.value != nil {
+			r.services[key] = serviceEntry{c.value.(tenure.Statement), c.revision}
+		}
+	case keyDrain:
+		applyByNode(r.drains, c)
+	case keyOutage:
+		applyByNode(r.outages, c)
+	case keyTrust:
+		applyByNode(r.trusts, c)
+	}
+}
+
+func applyByNode[T any](into map[int]T, c change) {
+	lnn := numberIn(c.key)
+	if delete(into, lnn); c.value != nil {
+		into[lnn] = c.value.(T)
+	}
+}
+
+func serviceKeyIn(key string) steering.ServiceKey {
+	subnet, address, _ := strings.Cut(key[len(keyService):], "/")
+	id, err := cluster.NewSubnetID(subnet)
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	return steering.ServiceKey{Subnet: id, Address: netip.MustParseAddr(address)}
+}
+
+func (r *replica) applyMember(c change, now time.Time) {
+	if c.value == nil {
+		panic("sim: a report was deleted") // nobody does
+	}
+	lnn, record := numberIn(c.key), c.value.(memberRecord)
+	old, known := r.members[lnn]
+	member := memberEntry{revision: c.revision, record: record}
+	if before := r.gone[lnn]; !known && record.Incarnation <= before.incarnation {
+		before.record, before.revision = record, c.revision
+		if record.Over {
+			before.revision = 0
+		}
+		r.gone[lnn] = before
+		return
+	}
+	same := known && old.record.Incarnation == record.Incarnation
+	if same {
+		member.fitSince = old.fitSince
+	}
+	if record.Ready && (!same || !old.record.Ready) {
+		member.fitSince = now
+	}
+	before := old.faults
+	if !known {
+		before = r.gone[lnn].faults
+	}
+	member.faults = before.next(record, now)
+	r.members[lnn] = member
+	delete(r.gone, lnn)
+	if record.Over {
+		if !known {
+			now = time.Time{}
+		}
+		r.bury(lnn, now)
+	}
+}
+
+// bury takes in that the incarnation of which a node's report is, is over.
+func (r *replica) bury(lnn int, now time.Time) {
+	old := r.members[lnn]
+	gone := goneMember{incarnation: old.record.Incarnation, name: old.record.Name, since: now, left: old.record.Leaving, faults: old.faults, record: old.record}
+	if !old.record.Over {
+		gone.revision = old.revision
+	}
+	r.gone[lnn] = gone
+	delete(r.members, lnn)
+}
+
+// statements are the pools' records without their revisions. Decisions do not change them, and neither does this package.
+func (r *replica) statements() map[cluster.PoolID]tenure.Record {
+	out := make(map[cluster.PoolID]tenure.Record, len(r.pools))
+	for id, e := range r.pools {
+		out[id] = e.record
+	}
+	return out
+}
+
+func (r *replica) serviceStatements() map[steering.ServiceKey]tenure.Statement {
+	out := make(map[steering.ServiceKey]tenure.Statement, len(r.services))
+	for key, e := range r.services {
+		out[key] = e.statement
+	}
+	return out
+}
+
+// faultTimes is since when a node's faults last and which ended lately.
+type faultTimes struct{ interfaces, pools map[string]faultTime }
+
+type faultTime struct {
+	began time.Time
+	mend  steering.Mend
+}
+
+func (f faultTimes) next(report memberRecord, now time.Time) faultTimes {
+	return faultTimes{nextTimes(f.interfaces, report.Faults, report.Ready, now), nextTimes(f.pools, report.PoolFaults, report.Ready, now)}
+}
+
+func nextTimes(before map[string]faultTime, faults map[string]string, ready bool, now time.Time) map[string]faultTime {
+	if len(before) == 0 && len(faults) == 0 {
+		return nil
+	}
+	after := maps.Clone(before)
+	if after == nil {
+		after = map[string]faultTime{}
+	}
+	for subject, was := range before {
+		if ready && !was.began.IsZero() && faults[subject] == "" {
+			after[subject] = faultTime{mend: steering.Mend{At: now, Lasted: now.Sub(was.began)}}
+		}
+	}
+	for subject := range faults {
+		if was := after[subject]; was.began.IsZero() {
+			was.began = now
+			after[subject] = was
+		}
+	}
+	return after
+}
+
+func (f faultTimes) mended() (interfaces map[string]steering.Mend, pools map[cluster.PoolID]steering.Mend) {
+	for name, fault := range f.interfaces {
+		if !fault.mend.At.IsZero() {
+			if interfaces == nil {
+				interfaces = map[string]steering.Mend{}
+			}
+			interfaces[name] = fault.mend
+		}
+	}
+	for name, fault := range f.pools {
+		id, err := cluster.NewPoolID(name)
+		if err == nil && !fault.mend.At.IsZero() {
+			if pools == nil {
+				pools = map[cluster.PoolID]steering.Mend{}
+			}
+			pools[id] = fault.mend
+		}
+	}
+	return interfaces, pools
+}

@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Scenario is everything that a history depends on. Two plays of one scenario are the same.
+type Scenario struct {
+	Seed       uint64        // of everything that is left to chance: delays, losses, the lateness of processes
+	Story      string        // what it is about: "storm", or the name of a directed one
+	Nodes      int           // 1 to MaxNodes
+	Interval   time.Duration // between two heartbeats
+	Multiplier int           // heartbeats that a lease lasts
+	Addresses  int           // of the dynamic pool
+	Static     bool          // there is a static pool, too, with one address for each node
+	Services   int           // service addresses
+	Networks   int           // over which nodes reach each other: 1 or 2
+	External   bool          // the store is none of the nodes
+	Unguarded  bool          // nodes have no guard
+	LossPM     int           // messages lost all the time, in a thousand, until the faults end
+	Delay      time.Duration // that a message takes at most, as long as nothing is wrong
+	Storm      time.Duration // until when faults may begin; at the latest then all of them end
+	Faults     []Fault       // in the order of their beginning
+}
+
+// MaxNodes bounds a scenario.
+const MaxNodes = 16
+
+// Fault is one thing that goes wrong, or that an operator does, for a time.
+type Fault struct {
+	At, Lasts time.Duration
+	Kind      FaultKind
+	Node      int // on which node; 0: all of them, or none in particular
+	Other     int // the other end of a link; 0: all
+	Amount    int // what it means depends on the kind
+}
+
+// FaultKind is what goes wrong.
+type FaultKind string
+
+// The kinds of faults. A time that a fault lasts ends it, if that comes before the end of the storm.
+const (
+	Kill           FaultKind = "kill"            // the agent dies, and is started again after
+	Power          FaultKind = "power"           // the machine loses its power
+	PowerLeader    FaultKind = "power-leader"    // the machine that leads the store then, or owns an address, loses its power
+	Stop           FaultKind = "stop"            // the agent is stopped in an orderly way, and started again after
+	Freeze         FaultKind = "freeze"          // the agent's process stands still
+	Suspend        FaultKind = "suspend"         // the whole machine stands still
+	Slow           FaultKind = "slow"            // the agent does everything late, by up to Amount milliseconds
+	GuardKill      FaultKind = "guard-kill"      // the guard dies, and is started again after
+	GuardFreeze    FaultKind = "guard-freeze"    // the guard stands still
+	Deaf           FaultKind = "deaf"            // the node hears nothing of the other
+	Mute           FaultKind = "mute"            // the node is not heard by the other
+	Cut            FaultKind = "cut"             // both
+	Partition      FaultKind = "partition"       // nodes whose bit is set in Amount, and those whose is not, hear nothing of each other
+	Switch         FaultKind = "switch"          // nobody hears anybody, on the network Other, counted from 1; 0: on all
+	Loss           FaultKind = "loss"            // Amount in a thousand of all messages are lost
+	Late           FaultKind = "late"            // what the node sends takes up to Amount milliseconds longer; 0: of all
+	StoreAway      FaultKind = "store-away"      // the store has no quorum
+	StoreLeader    FaultKind = "store-leader"    // the store has no leader
+	SlowDisk       FaultKind = "slow-disk"       // the store takes up to Amount milliseconds longer for each write
+	Stale          FaultKind = "stale"           // the node's watch of the store stands still
+	Unanswered     FaultKind = "unanswered"      // the node gets no answers of the store to what it writes, though it may be written
+	ClockStep      FaultKind = "clock-step"      // the wall clock of the node is set by Amount milliseconds
+	Span           FaultKind = "span"            // the configuration has an interval of Amount milliseconds, while it lasts
+	Carrier        FaultKind = "carrier"         // the node's interface of the pools has no carrier
+	Check          FaultKind = "check"           // the node's check of the dynamic pool fails
+	Drain          FaultKind = "drain"           // an operator drains the node
+	Rebalance      FaultKind = "rebalance"       // an operator asks for a rebalance
+	ShrinkPool     FaultKind = "shrink-pool"     // the dynamic pool lacks its last Amount addresses
+	LeavePool      FaultKind = "leave-pool"      // the node is no member of the dynamic pool
+	SlowKernel     FaultKind = "slow-kernel"     // the node's kernel takes up to Amount milliseconds longer to change an address
+	SpreadServices FaultKind = "spread-services" // an operator evens out the service addresses
+)
+
+func (f Fault) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%8.3fs %-13s", f.At.Seconds(), f.Kind)
+	switch {
+	case f.Node > 0 && f.Other > 0:
+		fmt.Fprintf(&b, " node%d, node%d", f.Node, f.Other)
+	case f.Node > 0:
+		fmt.Fprintf(&b, " node%d", f.Node)
+	case f.Other > 0:
+		fmt.Fprintf(&b, " %d", f.Other)
+	}
+	if f.Amount != 0 {
+		fmt.Fprintf(&b, " (%d)", f.Amount)
+	}
+	if f.Lasts > 0 {
+		fmt.Fprintf(&b, " for %s", f.Lasts.Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// String says what happens, for people.
+func (s Scenario) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %s: %d nodes, heartbeats %s x %d, %d addresses, %d service addresses", s.Seed, s.Story, s.Nodes, s.Interval, s.Multiplier, s.Addresses, s.Services)
+	for _, more := range []struct {
+		is   bool
+		text string
+	}{{s.Static, "a static pool"}, {s.Networks > 1, "two networks"}, {s.External, "a store outside"}, {s.Unguarded, "no guard"}} {
+		if more.is {
+			b.WriteString(", " + more.text)
+		}
+	}
+	fmt.Fprintf(&b, ", messages take up to %s", s.Delay)
+	if s.LossPM > 0 {
+		fmt.Fprintf(&b, " and %.1f%% are lost", float64(s.LossPM)/10)
+	}
+	fmt.Fprintf(&b, "; all faults end after %s\n", s.Storm.Round(time.Millisecond))
+	for _, f := range s.Faults {
+		b.WriteString("  " + f.String() + "\n")
+	}
+	return b.String()
+}
+
+// Encode writes the scenario so that Decode reads it.
+func (s Scenario) Encode() []byte {
+	data, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		panic("sim: a scenario cannot be written: " + err.Error()) // it is made of numbers and names
+	}
+	return append(data, '\n')
+}
+
+// Decode reads a scenario and checks its bounds.
+func Decode(data []byte) (Scenario, error) {
+	var s Scenario
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("reading the scenario: %w", err)
+	}
+	return s, s.check()
+}
+
+// check finds what cannot be played.
+func (s Scenario) check() error {
+	bounds := []struct {
+		what            string
+		is, least, most int
+	}{
+		{"nodes", s.Nodes, 1, MaxNodes}, {"addresses", s.Addresses, 1, 64}, {"service addresses", s.Services, 0, 8},
+		{"networks", s.Networks, 1, 2}, {"heartbeats that a lease lasts", s.Multiplier, 2, 10},
+		{"milliseconds between heartbeats", int(s.Interval / time.Millisecond), 1, 1000},
+		{"faults", len(s.Faults), 0, 1000}, {"seconds of storm", int(s.Storm / time.Second), 0, 3600},
+	}
+	for _, b := range bounds {
+		if b.is < b.least || b.is > b.most {
+			return fmt.Errorf("the scenario has %d %s: it takes %d to %d", b.is, b.what, b.least, b.most)
+		}
+	}
+	for _, f := range s.Faults {
+		if f.Node < 0 || f.Node > s.Nodes || f.Other < 0 || f.Other > max(s.Nodes, s.Networks) || f.Kind == Switch && f.Other > s.Networks {
+			return fmt.Errorf("the scenario has a fault on a node that it does not have: %s", f)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/tenure"
+)
+
+// epoch is when every history begins, by a wall clock that was never set.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// simulation is one history in progress.
+type simulation struct {
+	Scenario
+	calendar calendar
+	now      time.Duration
+	chance   *random // of the network
+	broken   Break
+	trace    func(line string) // nil: nobody wants to know
+	steps    uint64
+
+	config    *cluster.Config // as the scenario begins
+	addresses []netip.Addr    // every address that moves, sorted; elsewhere they go by their number here
+	number    map[netip.Addr]int
+	network   network
+	store     *store
+	nodes     []*node // by LNN less one
+
+	over      []tenure.Incarnation // by LNN: the latest that anybody has found over
+	edits     edited
+	ordered   []func() operation // what the operator wants of the store
+	lasting   []*lasting
+	faults    int             // that last at the moment
+	disturbed time.Duration   // when a fault began or ended last
+	calm      bool            // no fault comes any more
+	gaps      []time.Duration // by address: since when a planned move leaves it with nobody; -1: it does not
+}
+
+// Break is a rule that is broken on purpose, to see that it is found.
+type Break string
+
+// The breaks. The first is one of the protocol between nodes, the others are of what an agent has around it.
+const (
+	Unbroken     Break = ""
+	BreakLease   Break = "lease"   // heartbeats name a span that is one interval shorter than what their sender counts
+	BreakWish    Break = "wish"    // a lapse that ends before the loop comes round leaves the wish as it was
+	BreakFormer  Break = "former"  // a next that is replaced is forgotten before it has acknowledged
+	BreakGiven   Break = "given"   // a look that tells another that it has let go takes the move back at the same time
+	BreakRelease Break = "release" // an address is given away while it is still on the interface
+	BreakRenewal Break = "renewal" // a process that goes on after a stall renews before it looks at its right
+	BreakGuard   Break = "guard"   // the guard does not silence
+)
+
+// Breaks are the breaks that there are.
+func Breaks() []Break {
+	return []Break{BreakLease, BreakWish, BreakFormer, BreakGiven, BreakRelease, BreakRenewal, BreakGuard}
+}
+
+// breach is what ends a history.
+type breach struct{ what string }
+
+// fail ends the history with what is wrong.
+func (s *simulation) fail(format string, args ...any) {
+	panic(breach{fmt.Sprintf(format, args...)})
+}
+
+// say writes a line of the timeline, if there is one. Callers that have to work for their arguments ask for s.trace first.
+func (s *simulation) say(format string, args ...any) {
+	if s.trace != nil {
+		s.trace(fmt.Sprintf("%11.6f  %s", s.now.Seconds(), fmt.Sprintf(format, args...)))
+	}
+}
+
+// after has something happen a while later.
+func (s *simulation) after(d time.Duration, do func()) { s.calendar.enter(s.now+max(d, 0), do) }
+
+// at has something happen at a moment.
+func (s *simulation) at(at time.Duration, do func()) { s.calendar.enter(max(at, s.now), do) }
+
+// node is a node by its number.
+func (s *simulation) node(lnn int) *node { return s.nodes[lnn-1] }
+
+// play goes on until a moment.
+func (s *simulation) play(until time.Duration) {
+	for {
+		next, ok := s.calendar.next(until)
+		if !ok {
+			break
+		}
+		s.now = next.at
+		s.steps++
+		next.do()
+	}
+	s.now = max(s.now, until)
+}
+
+// setUp makes a cluster in which every node is about to start for the first time.
+func setUp(scenario Scenario, broken Break, trace func(string)) *simulation {
+	s := &simulation{Scenario: scenario, broken: broken, trace: trace, chance: newRandom(scenario.Seed, 1), config: configOf(scenario)}
+	s.addresses = movingOf(s.config)
+	s.number = make(map[netip.Addr]int, len(s.addresses))
+	for i, a := range s.addresses {
+		s.number[a] = i
+		s.gaps = append(s.gaps, -1)
+	}
+	s.over = make([]tenure.Incarnation, scenario.Nodes+1)
+	s.store = newStore(s)
+	for lnn := 1; lnn <= scenario.Nodes; lnn++ {
+		s.nodes = append(s.nodes, newNode(s, lnn))
+	}
+	s.store.found(s.config)
+	for _, n := range s.nodes {
+		s.after(n.chance.between(0, 200*time.Millisecond), n.start)
+		s.after(n.chance.between(0, namesEvery), n.ask)
+	}
+	return s
+}
