@@ -27,7 +27,7 @@ func runInBackground() error {
 	}
 	defer null.Close()
 	arguments = append([]string{os.Args[0]}, append(arguments, fmt.Sprintf("--tell=%d", tellFD))...)
-	child, err := os.StartProcess("/proc/self/exe", arguments, &os.ProcAttr{
+	child, err := os.StartProcess("/proc/self/exe", arguments, &os.ProcAttr{ //nolint:gosec // it is this program, with the arguments that it was given
 		Env: os.Environ(), Files: []*os.File{null, os.Stderr, os.Stderr, say}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	say.Close()

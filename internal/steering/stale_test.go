@@ -122,7 +122,8 @@ func (f *foggy) look(lnn int) {
 		return
 	}
 	if s.applied == s.wishes {
-		for _, letting := range LetGo(w, n.Incarnation, OnInterfaces{Held: n.held}, f.now) {
+		if lettings := LetGo(w, n.Incarnation, OnInterfaces{Held: n.held}, f.now); len(lettings) > 0 {
+			letting := lettings[0]
 			for _, address := range letting.Renounced {
 				f.say("node %d/%d renounces %s", lnn, n.Incarnation, address)
 				s.renounced[address] = true
@@ -143,12 +144,12 @@ func (f *foggy) look(lnn int) {
 			}
 		}
 	}
-	for _, p := range ProposeServices(w, n.Incarnation, held, f.now) {
+	if proposals := ProposeServices(w, n.Incarnation, held, f.now); len(proposals) > 0 {
+		p := proposals[0]
 		if p.Renounced {
 			s.renounced[p.Key.Address] = true
 		}
 		f.writeLater(lnn, p, f.versions[s.version].serviceAt[p.Key])
-		return
 	}
 }
 

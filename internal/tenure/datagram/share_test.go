@@ -77,7 +77,7 @@ func benchmarkShare(b *testing.B, size int) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { link.Close() })
-		n := &beating{link: link, peer: tenure.NewPeer(lnn, uint64(lnn), timing, boottime.Now())} //nolint:gosec // small and positive
+		n := &beating{link: link, peer: tenure.NewPeer(lnn, uint64(lnn), timing, boottime.Now())}
 		n.peer.Step(&tenure.Configured{Timing: timing, Voices: voices}, boottime.Now(), &n.box)
 		if enters {
 			n.peer.Step(&tenure.Entered{Incarnation: 1}, boottime.Now(), &n.box)
