@@ -130,6 +130,9 @@ func (l *loop) checkAddress(w *steering.World, id cluster.PoolID) netip.Addr {
 	return netip.Addr{}
 }
 
+// listenLook is how often a starting node looks whether it has listened long enough.
+const listenLook = 20 * time.Millisecond
+
 // ready reports whether this node's first full view is complete: configuration, interfaces, a first round of checks, and a
 // load to speak of. It is so for good: what is configured or joins later does not make a working node unready.
 func (l *loop) ready() bool {
@@ -146,6 +149,10 @@ func (l *loop) waiting() string {
 	}
 	if !l.replica.synced || l.replica.config == nil {
 		return "its first copy of the store"
+	}
+	if l.tenancy.Listening() { // whoever restarts nodes in turn waits until this one is an observer again
+		l.wakeIn(listenLook)
+		return "the end of a span in which it listens to the others"
 	}
 	if _, known := l.links.get(); !known {
 		return "the state of its interfaces"

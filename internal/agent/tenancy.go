@@ -114,6 +114,13 @@ func (t *tenancy) Down(lnn int) tenure.Incarnation {
 	return t.peer.Over(lnn)
 }
 
+// Listening reports whether this node has just started and acknowledges nobody yet.
+func (t *tenancy) Listening() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peer.Listening(t.now())
+}
+
 // Timing is how this node's heartbeats are configured to go.
 func (t *tenancy) Timing() tenure.Timing {
 	t.mu.Lock()

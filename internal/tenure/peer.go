@@ -200,6 +200,9 @@ func (p *Peer) Over(lnn int) Incarnation {
 	return 0
 }
 
+// Listening reports whether this node has just started, so that its word about others does not count yet.
+func (p *Peer) Listening(now time.Time) bool { return now.Before(p.listens(nil)) }
+
 // Quiet reports whether this node, as an observer, has heard nothing of another for its span.
 func (p *Peer) Quiet(lnn int, now time.Time) bool {
 	w := p.watches[lnn]
