@@ -34,7 +34,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, stills: newStills(), replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), needs: map[string]time.Time{},
-		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, renounced: map[netip.Addr]bool{}, given: map[netip.Addr]steering.Release{}, reported: map[int]string{},
+		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, promises: steering.NewPromises(), reported: map[int]string{},
 	}
 	a.declarations = newDeclarations()
 	a.peers.SetNodes(config.Nodes)

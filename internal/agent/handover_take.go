@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -404,10 +405,8 @@ func (l *loop) waitingBeside() string {
 // inherit goes on from what the other agent's loop knew.
 func (l *loop) inherit(rooms *handoverRooms) {
 	l.wasReady, l.readySince, l.least = true, l.now(), rooms.Revision
-	for addr, release := range rooms.Given {
-		l.given[addr] = release
-	}
-	l.renounce(rooms.Renounced...)
+	maps.Copy(l.promises.Given, rooms.Given)
+	l.promises.Renounce(rooms.Renounced...)
 	l.tenancy.Configure(l.replica.config)
 	for lnn, entry := range l.replica.members {
 		if lnn != l.self.LNN {

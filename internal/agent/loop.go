@@ -49,10 +49,9 @@ type loop struct {
 	readySince   time.Time
 	wakeAt       time.Time
 	moveFrom     map[netip.Addr]moveEnds
-	causes       map[netip.Addr]cause            // by which failover addresses came here
-	given        map[netip.Addr]steering.Release // of which this node tells others that it has let go
-	renounced    map[netip.Addr]bool             // of which this node has said, as their former next, that it will not take them
-	reported     map[int]string                  // what was last said of each node, for the events
+	causes       map[netip.Addr]cause // by which failover addresses came here
+	promises     steering.Promises    // what this node has said of addresses
+	reported     map[int]string       // what was last said of each node, for the events
 	planned      plannedLoads
 	since        sinces   // since when nodes and members are what they are
 	ownSince     struct { // since when this node is what it is, by both clocks
@@ -227,9 +226,10 @@ func (l *loop) world(now time.Time) *steering.World {
 	config := l.replica.config
 	w := &steering.World{
 		Config: config, Self: l.self.LNN, Nodes: map[int]steering.Node{},
-		Pools: l.replica.statements(), Services: l.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Renounced: l.renunciations(),
+		Pools: l.replica.statements(), Services: l.replica.serviceStatements(), Idle: map[netip.Addr]bool{},
 	}
-	w.Given, w.Released = l.told(w)
+	l.promises.Bind(w)
+	w.Released = l.releases.current(w)
 	for _, node := range config.Nodes {
 		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
 	}
@@ -345,8 +345,8 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[
 	l.generation++
 	l.wanted, l.routesOf, l.silenced = holdings, w.Config, silences
 	handing := steering.Handing(w, l.tenancy.Incarnation(), l.changing)
-	l.give(handing)
-	w.Given, _ = l.told(w) // what is told is not taken back by what is decided next
+	l.promises.Give(handing)
+	l.promises.Bind(w) // what is told is not taken back by what is decided next
 	l.applier.Want(wish{
 		handing:    handing,
 		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),

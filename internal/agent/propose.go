@@ -16,7 +16,7 @@ import (
 func (l *loop) letGo(ctx context.Context, w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
 	for _, letting := range steering.LetGo(w, incarnation, steering.OnInterfaces{Held: last.held, Left: last.left}, now) {
 		if l.writeRecord(ctx, letting.Pool, letting.Record, nil) {
-			l.renounce(letting.Renounced...)
+			l.promises.Renounce(letting.Renounced...)
 		}
 	}
 }
@@ -113,29 +113,6 @@ func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure
 	return true
 }
 
-// renounce notes that this node has said of addresses, or is about to, that it will not take them. It stands until the record no
-// longer asks for it, whatever becomes of the write: the store may have taken it although it did not answer.
-func (l *loop) renounce(addresses ...netip.Addr) {
-	for _, address := range addresses {
-		l.renounced[address] = true
-	}
-}
-
-// renunciations are those that the records still ask for.
-func (l *loop) renunciations() map[netip.Addr]bool {
-	asked := map[netip.Addr]bool{}
-	for _, entry := range l.replica.pools {
-		for address, st := range entry.record {
-			asked[address] = asked[address] || st.Former.LNN == l.self.LNN
-		}
-	}
-	for key, entry := range l.replica.services {
-		asked[key.Address] = asked[key.Address] || entry.statement.Former.LNN == l.self.LNN
-	}
-	maps.DeleteFunc(l.renounced, func(address netip.Addr, _ bool) bool { return !asked[address] })
-	return maps.Clone(l.renounced)
-}
-
 // sameConfig is the condition that the configuration is still the one that the decision saw: a release that is written late must
 // not take away what a later configuration gave back.
 func (l *loop) sameConfig() store.Condition {
@@ -213,7 +190,7 @@ func (l *loop) writeService(ctx context.Context, p steering.ServiceProposal) {
 		txn.Then = []store.Op{op}
 	}
 	if p.Renounced {
-		l.renounce(p.Key.Address)
+		l.promises.Renounce(p.Key.Address)
 	}
 	l.writer.Write(ctx, key, txn, nil)
 }

@@ -41,11 +41,11 @@ func (r *releases) add(addr netip.Addr, release steering.Release) {
 	r.all[addr] = release
 }
 
-// current are those that the records have not gone beyond. What a record does not show yet is kept: it is on its way here.
-func (r *releases) current(statements map[netip.Addr]tenure.Statement) map[netip.Addr]steering.Release {
+// current are those that the records have not gone beyond.
+func (r *releases) current(w *steering.World) map[netip.Addr]steering.Release {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.all, func(addr netip.Addr, release steering.Release) bool { return statements[addr].Epoch > release.Epoch })
+	steering.Outdated(w, r.all)
 	return maps.Clone(r.all)
 }
 
@@ -128,18 +128,4 @@ func (l *loop) changing(id cluster.PoolID, service steering.ServiceKey) bool {
 		key = serviceKey(service)
 	}
 	return l.writer.Busy(key, l.replica.revision)
-}
-
-// give notes of which addresses this node tells others that it has let go, before it does.
-func (l *loop) give(handing map[netip.Addr]tenure.Statement) {
-	for addr, st := range handing {
-		l.given[addr] = steering.Release{Owner: st.Owner, Epoch: st.Epoch}
-	}
-}
-
-// told are what this node has told others, and what others have told it, as far as the records have not gone beyond it.
-func (l *loop) told(w *steering.World) (given, released map[netip.Addr]steering.Release) {
-	statements := steering.Moving(w)
-	maps.DeleteFunc(l.given, func(addr netip.Addr, release steering.Release) bool { return !release.Of(statements[addr]) })
-	return maps.Clone(l.given), l.releases.current(statements)
 }

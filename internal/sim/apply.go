@@ -59,9 +59,9 @@ func (p *process) want(w *steering.World, holdings []steering.Holding, silences 
 	p.generation++
 	p.wanted, p.routesOf, p.silenced = holdings, w.Config, silences
 	handing := steering.Handing(w, p.incarnation(), p.changing)
-	p.give(handing)
+	p.promises.Give(handing)
 	if p.s.broken != BreakGiven {
-		w.Given, _ = p.told(w) // what is told is not taken back by what is decided next
+		p.promises.Bind(w) // what is told is not taken back by what is decided next
 	}
 	p.wish = wish{p.generation, silences, holdings, handing}
 	p.carryOutSoon()

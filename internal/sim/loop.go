@@ -31,7 +31,6 @@ type looking struct {
 	silenced   uint64          // how often the node had been silenced when the last wish was made
 	needs      map[string]time.Time
 	writer     writer
-	renounced  map[netip.Addr]bool
 	checksDone time.Time // when the first round of checks is done
 	wasReady   bool
 	readySince time.Time
@@ -181,9 +180,11 @@ func (p *process) world(now time.Time) *steering.World {
 	config := p.replica.config
 	w := &steering.World{
 		Config: config, Self: p.lnn, Nodes: make(map[int]steering.Node, len(config.Nodes)), Pools: p.replica.statements(),
-		Services: p.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Loads: steering.Loads{}, Renounced: p.renunciations(),
+		Services: p.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Loads: steering.Loads{},
 	}
-	w.Given, w.Released = p.told(w)
+	p.promises.Bind(w)
+	steering.Outdated(w, p.releases)
+	w.Released = maps.Clone(p.releases)
 	for _, node := range config.Nodes {
 		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
 	}

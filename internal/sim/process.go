@@ -37,9 +37,9 @@ const maxOutstanding = 1 << 14
 
 func newProcess(n *node) *process {
 	p := &process{node: n}
-	p.replica, p.needs, p.renounced = newReplica(), map[string]time.Time{}, map[netip.Addr]bool{}
+	p.replica, p.needs = newReplica(), map[string]time.Time{}
 	p.desired = map[int]steering.Holding{}
-	p.given, p.releases = map[netip.Addr]steering.Release{}, map[netip.Addr]steering.Release{}
+	p.promises, p.releases = steering.NewPromises(), map[netip.Addr]steering.Release{}
 	p.writer = writer{pending: map[string]int64{}, resting: map[string]time.Time{}}
 	p.knownDown = make([]time.Duration, n.s.Nodes+1)
 	p.timing = tenure.Timing{Interval: n.kept.Settings.HeartbeatInterval, Multiplier: n.kept.Settings.HeartbeatMultiplier}

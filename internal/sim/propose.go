@@ -77,29 +77,9 @@ func (p *process) letGo(w *steering.World, incarnation tenure.Incarnation, last 
 	}
 	for _, letting := range steering.LetGo(w, incarnation, on, now) {
 		if p.writeRecord(letting.Pool, letting.Record, nil) {
-			p.renounce(letting.Renounced...)
+			p.promises.Renounce(letting.Renounced...)
 		}
 	}
-}
-
-func (p *process) renounce(addresses ...netip.Addr) {
-	for _, a := range addresses {
-		p.renounced[a] = true
-	}
-}
-
-func (p *process) renunciations() map[netip.Addr]bool {
-	asked := map[netip.Addr]bool{}
-	for _, entry := range p.replica.pools {
-		for a, st := range entry.record {
-			asked[a] = asked[a] || st.Former.LNN == p.lnn
-		}
-	}
-	for key, entry := range p.replica.services {
-		asked[key.Address] = asked[key.Address] || entry.statement.Former.LNN == p.lnn
-	}
-	maps.DeleteFunc(p.renounced, func(a netip.Addr, _ bool) bool { return !asked[a] })
-	return maps.Clone(p.renounced)
 }
 
 // noteOver takes in whose incarnations have been found over since, and has the store say so.
@@ -267,7 +247,7 @@ func (p *process) writeService(proposal steering.ServiceProposal) {
 		put.value = proposal.Statement
 	}
 	if proposal.Renounced {
-		p.renounce(proposal.Key.Address)
+		p.promises.Renounce(proposal.Key.Address)
 	}
 	p.write(key, []condition{{key, p.replica.services[proposal.Key].revision}, p.sameConfig()}, []operation{put})
 }

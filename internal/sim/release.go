@@ -1,14 +1,12 @@
 package sim
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/steering"
-	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // This file mirrors internal/agent/release.go: an owner's word to whom an address moves that it has let go of it.
@@ -17,7 +15,7 @@ const releaseTimeout = 500 * time.Millisecond
 
 // handingOver is what a process has told others, and what others have told it.
 type handingOver struct {
-	given    map[netip.Addr]steering.Release
+	promises steering.Promises
 	releases map[netip.Addr]steering.Release
 }
 
@@ -27,21 +25,6 @@ func (p *process) changing(id cluster.PoolID, service steering.ServiceKey) bool 
 		return p.busy(serviceKey(service))
 	}
 	return p.busy(poolKey(id))
-}
-
-// give notes of which addresses this node tells others that it has let go, before it does.
-func (p *process) give(handing map[netip.Addr]tenure.Statement) {
-	for a, st := range handing {
-		p.given[a] = steering.Release{Owner: st.Owner, Epoch: st.Epoch}
-	}
-}
-
-// told are what this node has told others, and what others have told it, as far as the records have not gone beyond it.
-func (p *process) told(w *steering.World) (given, released map[netip.Addr]steering.Release) {
-	statements := steering.Moving(w)
-	maps.DeleteFunc(p.given, func(a netip.Addr, r steering.Release) bool { return !r.Of(statements[a]) })
-	maps.DeleteFunc(p.releases, func(a netip.Addr, r steering.Release) bool { return statements[a].Epoch > r.Epoch })
-	return maps.Clone(p.given), maps.Clone(p.releases)
 }
 
 // handed tells the new owners of addresses that have just left this node's interfaces. What is lost on the way is sent again by the

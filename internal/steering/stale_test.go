@@ -33,17 +33,16 @@ type records struct {
 
 // sight is what one node sees and is about to do.
 type sight struct {
-	handing   map[netip.Addr]tenure.Statement // of the last wish
-	given     map[netip.Addr]Release
-	released  map[netip.Addr]Release
-	mail      []func() // releases on their way here
-	version   int
-	over      map[int]tenure.Incarnation
-	wish      map[netip.Addr]bool
-	wishes    int // how many there were
-	applied   int // the last that is on its interfaces
-	renounced map[netip.Addr]bool
-	writing   []func()
+	handing  map[netip.Addr]tenure.Statement // of the last wish
+	promises Promises
+	released map[netip.Addr]Release
+	mail     []func() // releases on their way here
+	version  int
+	over     map[int]tenure.Incarnation
+	wish     map[netip.Addr]bool
+	wishes   int // how many there were
+	applied  int // the last that is on its interfaces
+	writing  []func()
 }
 
 func newFoggy(t fataler, seed uint64, nodes, addresses int) *foggy {
@@ -56,8 +55,7 @@ func newFoggy(t fataler, seed uint64, nodes, addresses int) *foggy {
 }
 
 func (f *foggy) fresh() *sight {
-	return &sight{version: len(f.versions) - 1, over: map[int]tenure.Incarnation{}, renounced: map[netip.Addr]bool{},
-		given: map[netip.Addr]Release{}, released: map[netip.Addr]Release{}}
+	return &sight{version: len(f.versions) - 1, over: map[int]tenure.Incarnation{}, promises: NewPromises(), released: map[netip.Addr]Release{}}
 }
 
 func (f *foggy) say(format string, args ...any) {
@@ -79,20 +77,9 @@ func (f *foggy) seen(lnn int) *World {
 		}
 		w.Nodes[other] = node
 	}
-	for address := range s.renounced {
-		asked := r.pool[address].Former.LNN == lnn
-		for key, st := range r.services {
-			asked = asked || key.Address == address && st.Former.LNN == lnn
-		}
-		if !asked {
-			delete(s.renounced, address)
-		}
-	}
-	w.Renounced = maps.Clone(s.renounced)
-	statements := Moving(w)
-	maps.DeleteFunc(s.given, func(address netip.Addr, r Release) bool { return !r.Of(statements[address]) })
-	maps.DeleteFunc(s.released, func(address netip.Addr, r Release) bool { return statements[address].Epoch > r.Epoch })
-	w.Given, w.Released = maps.Clone(s.given), maps.Clone(s.released)
+	s.promises.Bind(w)
+	Outdated(w, s.released)
+	w.Released = maps.Clone(s.released)
 	return w
 }
 
@@ -112,10 +99,8 @@ func (f *foggy) look(lnn int) {
 		s.wish = want
 		s.wishes++
 		s.handing = Handing(w, n.Incarnation, func(cluster.PoolID, ServiceKey) bool { return len(s.writing) > 0 })
-		for address, st := range s.handing {
-			s.given[address] = Release{st.Owner, st.Epoch}
-		}
-		w.Given = maps.Clone(s.given)
+		s.promises.Give(s.handing)
+		s.promises.Bind(w)
 		f.say("node %d/%d wishes %v by version %d", lnn, n.Incarnation, slices.SortedFunc(maps.Keys(want), netip.Addr.Compare), s.version)
 	}
 	if len(s.writing) > 2 {
@@ -126,7 +111,7 @@ func (f *foggy) look(lnn int) {
 			letting := lettings[0]
 			for _, address := range letting.Renounced {
 				f.say("node %d/%d renounces %s", lnn, n.Incarnation, address)
-				s.renounced[address] = true
+				s.promises.Renounce(address)
 			}
 			f.write(lnn, letting.Record, f.versions[s.version].poolAt)
 			return
@@ -147,7 +132,7 @@ func (f *foggy) look(lnn int) {
 	if proposals := ProposeServices(w, n.Incarnation, held, f.now); len(proposals) > 0 {
 		p := proposals[0]
 		if p.Renounced {
-			s.renounced[p.Key.Address] = true
+			s.promises.Renounce(p.Key.Address)
 		}
 		f.writeLater(lnn, p, f.versions[s.version].serviceAt[p.Key])
 	}
