@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
-	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // How the loop paces itself.
@@ -41,10 +40,10 @@ type loop struct {
 	loadsPending atomic.Bool
 	generation   uint64
 	wanted       []steering.Holding
-	routesOf     *cluster.Config      // whose routes the last wish has
-	silenced     uint64               // how often the node had been silenced when the last wish was made
-	checksOf     *cluster.Config      // whose checks run
-	needs        map[string]time.Time // when the need for a change of a key arose
+	routesOf     *cluster.Config // whose routes the last wish has
+	silenced     uint64          // how often the node had been silenced when the last wish was made
+	checksOf     *cluster.Config // whose checks run
+	turns        steering.Turns  // since when changes of records are wanted
 	wasReady     bool
 	readySince   time.Time
 	wakeAt       time.Time
@@ -248,7 +247,7 @@ func (l *loop) world(now time.Time) *steering.World {
 		w.Nodes[l.self.LNN] = self
 	}
 	l.unseenOutages(w)
-	l.unseenOwners(w)
+	w.AddOwners(l.tenancy.Down)
 	l.addLoads(w, now)
 	w.Settling = l.settling(w, now)
 	return w
@@ -259,37 +258,6 @@ func (l *loop) unseenOutages(w *steering.World) {
 	for lnn, outage := range l.replica.outages {
 		if node, configured := w.Nodes[lnn]; configured && !node.Present && node.AbsentSince.IsZero() {
 			node.AbsentSince = l.now().Add(-time.Since(outage.Since))
-			w.Nodes[lnn] = node
-		}
-	}
-}
-
-// unseenOwners finds owners on record whose node has no report, or one of an earlier life.
-func (l *loop) unseenOwners(w *steering.World) {
-	latest := map[int]tenure.Incarnation{}
-	for _, record := range w.Pools {
-		for _, st := range record {
-			latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
-		}
-	}
-	for _, st := range w.Services {
-		latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
-	}
-	delete(latest, 0) // nobody
-	for lnn, incarnation := range latest {
-		node := w.Nodes[lnn]
-		if node.Present || lnn == l.self.LNN || incarnation <= l.tenancy.Down(lnn) {
-			continue
-		}
-		if incarnation > node.Incarnation {
-			node.LNN, node.Incarnation = lnn, incarnation
-			w.Nodes[lnn] = node
-		}
-	}
-	for lnn, node := range w.Nodes {
-		if over := l.tenancy.Down(lnn); !node.Present && over > 0 {
-			node.Over = over
-			node.Incarnation = max(node.Incarnation, over)
 			w.Nodes[lnn] = node
 		}
 	}
@@ -326,13 +294,11 @@ func (l *loop) settling(w *steering.World, now time.Time) bool {
 	if left <= 0 {
 		return false
 	}
-	for _, node := range w.Config.Nodes {
-		if n := w.Nodes[node.LNN]; !node.Witness && !n.Ready && n.Over == 0 {
-			l.wakeIn(left)
-			return true
-		}
+	if !w.Unheard() {
+		return false
 	}
-	return false
+	l.wakeIn(left)
+	return true
 }
 
 // want hands a wish to the applier when it differs from the last, or when the node was silenced since: a silence drops the wish with the

@@ -80,20 +80,11 @@ func (l *loop) proposePools(ctx context.Context, w *steering.World, now time.Tim
 
 // turn says whether a change that is wanted may be written now, given how long this node must wait for its turn.
 func (l *loop) turn(key string, wanted bool, after time.Duration, now time.Time) bool {
-	if !wanted {
-		delete(l.needs, key)
-		return false
-	}
-	since, known := l.needs[key]
-	if !known {
-		since = now
-		l.needs[key] = now
-	}
-	if left := since.Add(after).Sub(now); left > 0 {
+	may, left := l.turns.May(key, wanted, after, now)
+	if left > 0 {
 		l.wakeIn(left)
-		return false
 	}
-	return true
+	return may
 }
 
 // writeRecord writes a pool's record on the condition that it is still the one that the decision saw.
@@ -159,7 +150,7 @@ func (l *loop) proposeServices(ctx context.Context, w *steering.World, incarnati
 	}
 	for key := range w.Services {
 		if name := serviceKey(key); !wanted[name] {
-			delete(l.needs, name)
+			delete(l.turns, name)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/steering"
-	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // This file mirrors internal/agent/loop.go: the place where what a node knows becomes what it does.
@@ -29,7 +28,7 @@ type looking struct {
 	wanted     []steering.Holding
 	routesOf   *cluster.Config // whose routes the last wish has
 	silenced   uint64          // how often the node had been silenced when the last wish was made
-	needs      map[string]time.Time
+	turns      steering.Turns
 	writer     writer
 	checksDone time.Time // when the first round of checks is done
 	wasReady   bool
@@ -207,40 +206,9 @@ func (p *process) world(now time.Time) *steering.World {
 			w.Nodes[lnn] = node
 		}
 	}
-	p.unseenOwners(w)
+	w.AddOwners(p.peer.Over)
 	w.Settling = p.settling(w, now)
 	return w
-}
-
-// unseenOwners finds owners on record whose node has no report, or one of an earlier life.
-func (p *process) unseenOwners(w *steering.World) {
-	latest := map[int]tenure.Incarnation{}
-	for _, record := range w.Pools {
-		for _, st := range record {
-			latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
-		}
-	}
-	for _, st := range w.Services {
-		latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
-	}
-	delete(latest, 0)
-	for lnn, incarnation := range latest {
-		node := w.Nodes[lnn]
-		if node.Present || lnn == p.lnn || incarnation <= p.peer.Over(lnn) {
-			continue
-		}
-		if incarnation > node.Incarnation {
-			node.LNN, node.Incarnation = lnn, incarnation
-			w.Nodes[lnn] = node
-		}
-	}
-	for lnn, node := range w.Nodes {
-		if over := p.peer.Over(lnn); !node.Present && over > 0 {
-			node.Over = over
-			node.Incarnation = max(node.Incarnation, over)
-			w.Nodes[lnn] = node
-		}
-	}
 }
 
 // presentNode adds to what the configuration says of a node what its own report says.
@@ -276,13 +244,11 @@ func (p *process) settling(w *steering.World, now time.Time) bool {
 	if left <= 0 {
 		return false
 	}
-	for _, node := range w.Config.Nodes {
-		if n := w.Nodes[node.LNN]; !node.Witness && !n.Ready && n.Over == 0 {
-			p.wakeIn(left)
-			return true
-		}
+	if !w.Unheard() {
+		return false
 	}
-	return false
+	p.wakeIn(left)
+	return true
 }
 
 // ready reports whether the first full view is complete: the store's copy, and a first round of checks.

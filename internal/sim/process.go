@@ -37,7 +37,7 @@ const maxOutstanding = 1 << 14
 
 func newProcess(n *node) *process {
 	p := &process{node: n}
-	p.replica, p.needs = newReplica(), map[string]time.Time{}
+	p.replica, p.turns = newReplica(), steering.Turns{}
 	p.desired = map[int]steering.Holding{}
 	p.promises, p.releases = steering.NewPromises(), map[netip.Addr]steering.Release{}
 	p.writer = writer{pending: map[string]int64{}, resting: map[string]time.Time{}}

@@ -117,20 +117,11 @@ func (p *process) rank() int {
 
 // turnOf says whether a change that is wanted may be written now.
 func (p *process) turnOf(key string, wanted bool, after time.Duration, now time.Time) bool {
-	if !wanted {
-		delete(p.needs, key)
-		return false
-	}
-	since, known := p.needs[key]
-	if !known {
-		since = now
-		p.needs[key] = now
-	}
-	if left := since.Add(after).Sub(now); left > 0 {
+	may, left := p.turns.May(key, wanted, after, now)
+	if left > 0 {
 		p.wakeIn(left)
-		return false
 	}
-	return true
+	return may
 }
 
 func (p *process) proposePools(w *steering.World, now time.Time) {
@@ -218,7 +209,7 @@ func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnat
 	}
 	for key := range w.Services {
 		if name := serviceKey(key); !wanted[name] {
-			delete(p.needs, name)
+			delete(p.turns, name)
 		}
 	}
 }
