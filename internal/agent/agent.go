@@ -42,6 +42,7 @@ import (
 	"github.com/holdfast/holdfast/internal/linux/tickle"
 	"github.com/holdfast/holdfast/internal/load"
 	"github.com/holdfast/holdfast/internal/problem"
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure/datagram"
 	"github.com/holdfast/holdfast/internal/verdict"
@@ -119,9 +120,9 @@ type Agent struct {
 	beat      atomic.Int64         // when the loop last came round, for the watchdog
 	leaving   atomic.Bool
 	historyMu sync.Mutex
-	history   history   // of this node's own starts and outages
-	drew      time.Time // when the present start drew its first number, by the wall clock
-	drewAt    time.Time // and by the agent's
+	history   steering.Past // of this node's own starts and outages
+	drew      time.Time     // when the present start drew its first number, by the wall clock
+	drewAt    time.Time     // and by the agent's
 	links     linkState
 	releases  releases // what others let go of in favour of this node
 	networks  networkFaults

@@ -248,7 +248,7 @@ func (l *loop) keepConfig(config *cluster.Config) {
 }
 
 // setHistory takes in what draw found; called by the tenancy.
-func (l *loop) setHistory(past history) {
+func (l *loop) setHistory(past steering.Past) {
 	l.historyMu.Lock()
 	l.history = past
 	l.historyMu.Unlock()

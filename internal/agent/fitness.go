@@ -187,8 +187,8 @@ func (l *loop) ownReport() memberRecord {
 	l.historyMu.Unlock()
 	report := memberRecord{
 		Name: l.self.Name, Version: l.options.Version, Ready: l.ready(), Leaving: l.leaving.Load(),
-		Faults: l.interfaceFaults(), PoolFaults: l.poolFaults(), OutageMS: past.outage.Milliseconds(),
-		HoldDownMS: past.holdDown.Milliseconds(),
+		Faults: l.interfaceFaults(), PoolFaults: l.poolFaults(), OutageMS: past.Outage.Milliseconds(),
+		HoldDownMS: past.HoldDown.Milliseconds(),
 		Waiting:    l.waiting(), StateSinceMS: l.ownStateSince(),
 	}
 	report.StoreMember, report.StoreFault = l.seat.says()

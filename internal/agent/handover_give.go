@@ -285,7 +285,7 @@ func (a *Agent) roomsAtRest(held *address.Standstill) handoverRooms {
 		Holdings: held.Desired.Holdings, Routes: held.Desired.Routes, Held: held.Held, Proven: held.Proven,
 		Carried: a.applier.carried, Known: slices.Collect(maps.Keys(a.applier.known)),
 		Given: maps.Clone(a.loop.promises.Given), Releases: a.releases.everything(), Renounced: slices.Collect(maps.Keys(a.loop.promises.Renounced)),
-		Outage: past.outage, HoldDown: past.holdDown,
+		Outage: past.Outage, HoldDown: past.HoldDown,
 	}
 	a.tenancy.mu.Lock()
 	rooms.Member = a.tenancy.written

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/address"
 	"github.com/holdfast/holdfast/internal/dns"
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure/datagram"
 )
@@ -358,7 +359,7 @@ func (a *Agent) adopt(rooms *handoverRooms, fds []int) {
 		a.releases.add(addr, release)
 	}
 	a.historyMu.Lock()
-	a.history = history{outage: rooms.Outage, holdDown: rooms.HoldDown}
+	a.history = steering.Past{Outage: rooms.Outage, HoldDown: rooms.HoldDown}
 	a.historyMu.Unlock()
 	var sockets []dns.Socket
 	for i, addr := range rooms.DNS {

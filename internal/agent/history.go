@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
-
-// history is what this node knows of its own past when it begins an incarnation.
-type history struct {
-	outage   time.Duration // how long its addresses were with others
-	holdDown time.Duration // how long it must stay fit before it is given anything
-}
 
 // draw takes the next incarnation from the store by compare-and-swap, and reads from it what the node's past was.
 func (a *Agent) draw(ctx context.Context) (tenure.Incarnation, error) {
@@ -28,7 +23,7 @@ func (a *Agent) draw(ctx context.Context) (tenure.Incarnation, error) {
 			return 0, err
 		}
 		now := time.Now()
-		next := incarnationRecord{Number: record.Value.Number + 1, Starts: recentStarts(record.Value.Starts, a.startOf(now), now)}
+		next := incarnationRecord{Number: record.Value.Number + 1, Starts: steering.RecentStarts(record.Value.Starts, a.startOf(now), now)}
 		put, err := store.PutOp(incarnationKey(a.self.LNN), next, 0)
 		if err != nil {
 			return 0, err
@@ -40,7 +35,7 @@ func (a *Agent) draw(ctx context.Context) (tenure.Incarnation, error) {
 		_, err = a.store.Commit(ctx, txn)
 		switch {
 		case err == nil:
-			a.loop.setHistory(pastOf(next, outage.Value, away, now))
+			a.loop.setHistory(steering.PastOf(next.Starts, outage.Value.Since, now))
 			return next.Number, nil
 		case !errors.Is(err, store.ErrConflict):
 			return 0, fmt.Errorf("recording incarnation %d of node %d: %w", next.Number, a.self.LNN, err)
@@ -74,28 +69,4 @@ func (a *Agent) startOf(now time.Time) time.Time {
 		a.drew, a.drewAt = now.Round(0), a.now()
 	}
 	return a.drew
-}
-
-// recentStarts keeps the starts that still count, and adds this one.
-func recentStarts(starts []time.Time, this, now time.Time) []time.Time {
-	var kept []time.Time
-	for _, start := range starts {
-		if now.Sub(start) < flapWindow && !start.Equal(this) {
-			kept = append(kept, start)
-		}
-	}
-	kept = append(kept, this)
-	return kept[max(len(kept)-maxStartsKept, 0):]
-}
-
-// pastOf works out the outage and the hold-down: none for a first start, then the base, doubled with every further one.
-func pastOf(record incarnationRecord, outage outageRecord, away bool, now time.Time) history {
-	past := history{}
-	if away {
-		past.outage = max(now.Sub(outage.Since), 0)
-	}
-	if flaps := len(record.Starts) - 1; flaps > 0 {
-		past.holdDown = min(holdDownBase<<min(flaps-1, maxStartsKept), holdDownMax)
-	}
-	return past
 }

@@ -272,7 +272,7 @@ func (l *loop) presentNode(node steering.Node, lnn int, entry memberEntry) steer
 	node.Faults, node.PoolFaults = r.Faults, map[cluster.PoolID]string{}
 	node.FitSince, node.Outage, node.HoldDown = entry.fitSince, time.Duration(r.OutageMS)*time.Millisecond, time.Duration(r.HoldDownMS)*time.Millisecond
 	node.Trusted = l.replica.trusts[lnn].Incarnation == r.Incarnation
-	node.Mended, node.MendedPools = entry.faults.mended()
+	node.Mended, node.MendedPools = entry.faults.Mended()
 	_, node.Draining = l.replica.drains[lnn]
 	for id, why := range r.PoolFaults {
 		if parsed, err := cluster.NewPoolID(id); err == nil {

@@ -38,7 +38,7 @@ type memberEntry struct {
 	revision int64
 	fitSince time.Time // when it last became ready, by this node's clock
 	upSince  time.Time
-	faults   faultTimes
+	faults   steering.FaultTimes
 }
 
 type goneMember struct {
@@ -46,7 +46,7 @@ type goneMember struct {
 	name        string
 	since       time.Time
 	left        bool // it said that it was shutting down
-	faults      faultTimes
+	faults      steering.FaultTimes
 	record      memberRecord // its last report
 	revision    int64        // of that report while it is in the store and does not say that it is over; zero: nothing is left to write
 }
@@ -179,7 +179,7 @@ func (r *replica) putMember(entry store.Entry, now time.Time) error {
 	if !known {
 		before = r.gone[lnn].faults
 	}
-	member.faults = before.next(member.record, now)
+	member.faults = before.Next(member.record.Faults, member.record.PoolFaults, member.record.Ready, now)
 	r.members[lnn] = member
 	delete(r.gone, lnn)
 	if member.record.Over {

@@ -12,15 +12,11 @@ import (
 
 // How a node reports itself to the store.
 const (
-	reportTry     = time.Second
-	reportAgain   = 100 * time.Millisecond
-	storeLook     = time.Second     // how often a node that has nothing to report asks whether the store answers
-	storeSilence  = 3 * time.Second // after which a store that has not answered is a problem
-	resumeLimit   = 3 * time.Second // after which a lapse that nobody ends is given up for another incarnation; and ten spans
-	maxStartsKept = 16
-	flapWindow    = 10 * time.Minute
-	holdDownBase  = 2 * time.Second
-	holdDownMax   = 10 * time.Minute
+	reportTry    = time.Second
+	reportAgain  = 100 * time.Millisecond
+	storeLook    = time.Second     // how often a node that has nothing to report asks whether the store answers
+	storeSilence = 3 * time.Second // after which a store that has not answered is a problem
+	resumeLimit  = 3 * time.Second // after which a lapse that nobody ends is given up for another incarnation; and ten spans
 )
 
 var errAnotherAgent = errors.New("does a second agent run with its certificate?")

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/linux/link/linktest"
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/verdict"
 	"github.com/holdfast/holdfast/internal/verdict/probe"
 )
@@ -224,7 +225,7 @@ func TestPoolStatusSaysWhoIsHeldDown(t *testing.T) {
 		if n.HeldUntil == nil || !until.After(time.Now()) {
 			t.Fatalf("%v", n)
 		}
-		said := "and is held down for " + holdDownBase.String() + ": it is given no address before " + until.UTC().Format("15:04:05 UTC")
+		said := "and is held down for " + steering.HoldDownBase.String() + ": it is given no address before " + until.UTC().Format("15:04:05 UTC")
 		if !strings.Contains(n.Why, said) || !strings.Contains(state.RebalanceNote, "node2: it came back after ") || !strings.Contains(state.RebalanceNote, said) {
 			t.Errorf("the node: %q, the pool: %q, want %q", n.Why, state.RebalanceNote, said)
 		}

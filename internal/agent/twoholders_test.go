@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/linux/link"
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
@@ -275,9 +276,9 @@ func TestLostAnswersAreNoStarts(t *testing.T) {
 		c.pass(20 * time.Second)
 		a := c.nodes[2].agent
 		a.historyMu.Lock()
-		got := a.history.holdDown
+		got := a.history.HoldDown
 		a.historyMu.Unlock()
-		if got != holdDownBase {
+		if got != steering.HoldDownBase {
 			t.Errorf("after one death it is held down for %s, incarnation %d", got, a.tenancy.Incarnation())
 		}
 	})

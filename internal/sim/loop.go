@@ -219,7 +219,7 @@ func (p *process) presentNode(node steering.Node, lnn int, entry memberEntry) st
 	node.Faults = r.Faults
 	node.FitSince, node.Outage, node.HoldDown = entry.fitSince, r.Outage, r.HoldDown
 	node.Trusted = p.replica.trusts[lnn].Incarnation == r.Incarnation
-	node.Mended, node.MendedPools = entry.faults.mended()
+	node.Mended, node.MendedPools = entry.faults.Mended()
 	_, node.Draining = p.replica.drains[lnn]
 	for id, why := range r.PoolFaults {
 		if parsed, err := cluster.NewPoolID(id); err == nil {
@@ -265,7 +265,7 @@ func (p *process) ready() bool {
 
 // ownReport is what the node says of itself.
 func (p *process) ownReport() memberRecord {
-	report := memberRecord{Name: p.name, Ready: p.ready(), Leaving: p.leaving, Outage: p.past.outage, HoldDown: p.past.holdDown}
+	report := memberRecord{Name: p.name, Ready: p.ready(), Leaving: p.leaving, Outage: p.past.Outage, HoldDown: p.past.HoldDown}
 	if p.noCarrier > 0 {
 		report.Faults = map[string]string{interfaceName: "interface " + interfaceName + " has no carrier"}
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"net/netip"
 	"strings"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// This file mirrors internal/agent/replica.go and internal/agent/faulttimes.go: a node's copy of the store.
+// This file mirrors internal/agent/replica.go: a node's copy of the store.
 
 type replica struct {
 	revision       int64
@@ -31,7 +30,7 @@ type memberEntry struct {
 	record   memberRecord
 	revision int64
 	fitSince time.Time
-	faults   faultTimes
+	faults   steering.FaultTimes
 }
 
 type goneMember struct {
@@ -39,7 +38,7 @@ type goneMember struct {
 	name        string
 	since       time.Time
 	left        bool
-	faults      faultTimes
+	faults      steering.FaultTimes
 	record      memberRecord
 	revision    int64
 }
@@ -133,7 +132,7 @@ func (r *replica) applyMember(c change, now time.Time) {
 	if !known {
 		before = r.gone[lnn].faults
 	}
-	member.faults = before.next(record, now)
+	member.faults = before.Next(record.Faults, record.PoolFaults, record.Ready, now)
 	r.members[lnn] = member
 	delete(r.gone, lnn)
 	if record.Over {
@@ -170,59 +169,4 @@ func (r *replica) serviceStatements() map[steering.ServiceKey]tenure.Statement {
 		out[key] = e.statement
 	}
 	return out
-}
-
-// faultTimes is since when a node's faults last and which ended lately.
-type faultTimes struct{ interfaces, pools map[string]faultTime }
-
-type faultTime struct {
-	began time.Time
-	mend  steering.Mend
-}
-
-func (f faultTimes) next(report memberRecord, now time.Time) faultTimes {
-	return faultTimes{nextTimes(f.interfaces, report.Faults, report.Ready, now), nextTimes(f.pools, report.PoolFaults, report.Ready, now)}
-}
-
-func nextTimes(before map[string]faultTime, faults map[string]string, ready bool, now time.Time) map[string]faultTime {
-	if len(before) == 0 && len(faults) == 0 {
-		return nil
-	}
-	after := maps.Clone(before)
-	if after == nil {
-		after = map[string]faultTime{}
-	}
-	for subject, was := range before {
-		if ready && !was.began.IsZero() && faults[subject] == "" {
-			after[subject] = faultTime{mend: steering.Mend{At: now, Lasted: now.Sub(was.began)}}
-		}
-	}
-	for subject := range faults {
-		if was := after[subject]; was.began.IsZero() {
-			was.began = now
-			after[subject] = was
-		}
-	}
-	return after
-}
-
-func (f faultTimes) mended() (interfaces map[string]steering.Mend, pools map[cluster.PoolID]steering.Mend) {
-	for name, fault := range f.interfaces {
-		if !fault.mend.At.IsZero() {
-			if interfaces == nil {
-				interfaces = map[string]steering.Mend{}
-			}
-			interfaces[name] = fault.mend
-		}
-	}
-	for name, fault := range f.pools {
-		id, err := cluster.NewPoolID(name)
-		if err == nil && !fault.mend.At.IsZero() {
-			if pools == nil {
-				pools = map[cluster.PoolID]steering.Mend{}
-			}
-			pools[id] = fault.mend
-		}
-	}
-	return interfaces, pools
 }

@@ -4,24 +4,18 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // This file mirrors internal/agent/report.go and internal/agent/history.go: how a node draws its numbers and keeps its report.
 
 const (
-	reportTry     = time.Second
-	reportAgain   = 100 * time.Millisecond
-	storeIdle     = time.Second
-	resumeLimit   = 3 * time.Second
-	maxStartsKept = 16
-	flapWindow    = 10 * time.Minute
-	holdDownBase  = 2 * time.Second
-	holdDownMax   = 10 * time.Minute
+	reportTry   = time.Second
+	reportAgain = 100 * time.Millisecond
+	storeIdle   = time.Second
+	resumeLimit = 3 * time.Second
 )
-
-// history is what a node knows of its own past when it begins an incarnation.
-type history struct{ outage, holdDown time.Duration }
 
 // reporting is how far a process is with its report.
 type reporting struct {
@@ -33,7 +27,7 @@ type reporting struct {
 	answered time.Time
 	drew     time.Time // the start that draws, by the wall clock, and when it did
 	drewAt   time.Time
-	past     history
+	past     steering.Past
 }
 
 // stir has the report looked at soon.
@@ -164,7 +158,7 @@ func (p *process) drawFrom(e, o entry, done func(error)) {
 	record, _ := e.value.(incarnationRecord)
 	outage, away := o.value.(outageRecord)
 	now := p.wallTime()
-	next := incarnationRecord{record.Number + 1, recentStarts(record.Starts, p.startOf(now), now)}
+	next := incarnationRecord{record.Number + 1, steering.RecentStarts(record.Starts, p.startOf(now), now)}
 	key := incarnationKey(p.lnn)
 	operations := []operation{{key, next}}
 	if away {
@@ -175,7 +169,7 @@ func (p *process) drawFrom(e, o entry, done func(error)) {
 			done(err)
 			return
 		}
-		p.past = pastOf(next, outage, away, now)
+		p.past = steering.PastOf(next.Starts, outage.Since, now)
 		if needs, _ := p.needsIncarnation(p.time()); needs {
 			p.s.say("%s draws incarnation %d", p, next.Number)
 			p.lapsedAt = time.Time{}
@@ -192,26 +186,4 @@ func (p *process) startOf(now time.Time) time.Time {
 		p.drew, p.drewAt = now, p.time()
 	}
 	return p.drew
-}
-
-func recentStarts(starts []time.Time, this, now time.Time) []time.Time {
-	var kept []time.Time
-	for _, start := range starts {
-		if now.Sub(start) < flapWindow && !start.Equal(this) {
-			kept = append(kept, start)
-		}
-	}
-	kept = append(kept, this)
-	return kept[max(len(kept)-maxStartsKept, 0):]
-}
-
-func pastOf(record incarnationRecord, outage outageRecord, away bool, now time.Time) history {
-	past := history{}
-	if away {
-		past.outage = max(now.Sub(outage.Since), 0)
-	}
-	if flaps := len(record.Starts) - 1; flaps > 0 {
-		past.holdDown = min(holdDownBase<<min(flaps-1, maxStartsKept), holdDownMax)
-	}
-	return past
 }
