@@ -173,17 +173,21 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	began := time.Now()
 	before := a.Last()
 	w.holdings = a.withHooks(ctx, w, before.held)
-	if !a.mayHold() {
+	withheld := !a.mayHold()
+	if withheld {
 		w.holdings = slices.DeleteFunc(w.holdings, func(h steering.Holding) bool { return h.Kind != steering.Static })
 	}
 	afterwards := a.leave(w, before.there())
 	result := a.reconciler.SetUnder(ctx, w.desired(a.known), w.silences)
 	a.released(w, offInterfaces(result))
 	afterwards()
-	if !a.mayHold() {
+	switch mayHold := a.mayHold(); {
+	case !mayHold:
 		// The right ran out while the addresses were put on: take everything off again.
 		a.reconciler.Silence("the right to hold ran out meanwhile")
 		result.Held = slices.DeleteFunc(result.Held, func(h address.Holding) bool { return h.Lifetime })
+	case withheld:
+		a.again() // it came back meanwhile, and the loop has no reason to want anything else
 	}
 	now := applied{
 		generation: w.generation, at: began, took: time.Since(began),

@@ -33,8 +33,7 @@ func (l *loop) noteOver(ctx context.Context, now time.Time) {
 		if !l.turn(key, gone.revision > 0 && l.tenancy.Standing().MayHold, time.Duration(l.rank())*rankStep, now) {
 			continue
 		}
-		if !l.writer.Ready(key, l.replica.revision) {
-			l.wakeIn(retryAfter)
+		if !l.mayWrite(key) {
 			continue
 		}
 		record := gone.record
@@ -78,6 +77,15 @@ func (l *loop) proposePools(ctx context.Context, w *steering.World, now time.Tim
 	}
 }
 
+// mayWrite reports whether a record may be changed now; if it only rests, the loop looks again when it has.
+func (l *loop) mayWrite(key string) bool {
+	ready, rests := l.writer.Ready(key, l.replica.revision)
+	if rests > 0 {
+		l.wakeIn(rests)
+	}
+	return ready
+}
+
 // turn says whether a change that is wanted may be written now, given how long this node must wait for its turn.
 func (l *loop) turn(key string, wanted bool, after time.Duration, now time.Time) bool {
 	may, left := l.turns.May(key, wanted, after, now)
@@ -90,8 +98,7 @@ func (l *loop) turn(key string, wanted bool, after time.Duration, now time.Time)
 // writeRecord writes a pool's record on the condition that it is still the one that the decision saw.
 func (l *loop) writeRecord(ctx context.Context, id cluster.PoolID, record tenure.Record, more []store.Op) bool {
 	key := poolKey(id)
-	if !l.writer.Ready(key, l.replica.revision) {
-		l.wakeIn(retryAfter)
+	if !l.mayWrite(key) {
 		return false
 	}
 	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.pools[id].revision}, l.sameConfig()}, Then: more}
@@ -170,8 +177,7 @@ func (l *loop) assumeHeld(held map[netip.Addr]bool) map[netip.Addr]bool {
 
 func (l *loop) writeService(ctx context.Context, p steering.ServiceProposal) {
 	key := serviceKey(p.Key)
-	if !l.writer.Ready(key, l.replica.revision) {
-		l.wakeIn(retryAfter)
+	if !l.mayWrite(key) {
 		return
 	}
 	txn := store.Txn{If: []store.Condition{{Key: key, Revision: l.replica.services[p.Key].revision}, l.sameConfig()}}

@@ -75,6 +75,34 @@ func TestAWishOfAnEarlierLifeIsNotCarriedOut(t *testing.T) {
 	})
 }
 
+// A wish is begun without the right to hold, which comes back before it ends: nobody silences the node any more, and the loop wants nothing
+// new. The applier has to carry it out once more by itself (found by the simulator, seed 1127).
+func TestTheRightComesBackWhileAWishIsCarriedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _ := hungApplier()
+		asked := 0
+		a.mayHold = func() bool { asked++; return asked > 1 }
+		addr := netip.MustParseAddr("10.0.0.100")
+		w := wish{
+			generation: 1, silences: a.reconciler.Silences(),
+			holdings: []steering.Holding{{Address: addr, Interface: "eth0", Kind: steering.Dynamic, Epoch: 7}},
+		}
+		a.carryOut(t.Context(), w)
+		if last := a.Last(); last.held[addr] {
+			t.Fatal("it was taken without the right to it")
+		}
+		select {
+		case <-a.wake:
+		default:
+			t.Fatal("nothing carries the wish out again")
+		}
+		a.carryOut(t.Context(), w)
+		if last := a.Last(); !last.held[addr] {
+			t.Errorf("it is not held: %+v", last)
+		}
+	})
+}
+
 // A lapse may be over before the loop sees that there was one, and the silence that it began with comes all the same. What the node may
 // hold is taken again.
 func TestASilenceIsMadeUpForWhenTheRightIsBack(t *testing.T) {

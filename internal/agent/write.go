@@ -34,13 +34,14 @@ const (
 	retryLost  = 5 * time.Millisecond
 )
 
-// Ready reports whether a key may be changed, given the revision that the replica has reached.
-func (w *writer) Ready(key string, reached int64) bool {
+// Ready reports whether a key may be changed, given the revision that the replica has reached, and else how long it rests still: zero when it
+// waits for a change that is under way, or for the replica to see it, of which the loop is told.
+func (w *writer) Ready(key string, reached int64) (ready bool, rests time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if until, resting := w.failing[key]; resting {
-		if w.now().Before(until) {
-			return false
+		if left := until.Sub(w.now()); left > 0 {
+			return false, left
 		}
 		delete(w.failing, key)
 	}
@@ -49,7 +50,7 @@ func (w *writer) Ready(key string, reached int64) bool {
 		delete(w.pending, key)
 		busy = false
 	}
-	return !busy
+	return !busy, 0
 }
 
 // Busy reports whether a change of any key under a prefix is under way, or made and not yet seen by the replica.

@@ -87,7 +87,8 @@ func (p *process) kernelTime() time.Duration {
 // carryOut puts one wish into effect and remembers what really came of it.
 func (p *process) carryOut(w wish) {
 	holdings := w.holdings
-	if !p.permitted() {
+	withheld := !p.permitted()
+	if withheld {
 		holdings = slices.DeleteFunc(slices.Clone(holdings), func(h steering.Holding) bool { return h.Kind != steering.Static })
 	}
 	silenced := p.silences != w.silences
@@ -109,12 +110,12 @@ func (p *process) carryOut(w wish) {
 				off = append(off, address)
 			}
 		}
-		p.later(p.kernelTime(), func() { p.add(w, off) })
+		p.later(p.kernelTime(), func() { p.add(w, withheld, off) })
 	})
 }
 
-// add puts on what is missing, and ends a wish. Off is what the wish has taken off.
-func (p *process) add(w wish, off []netip.Addr) {
+// add puts on what is missing, and ends a wish, of which what moves may have been withheld. Off is what it has taken off.
+func (p *process) add(w wish, withheld bool, off []netip.Addr) {
 	if p.closing {
 		return
 	}
@@ -131,8 +132,11 @@ func (p *process) add(w wish, off []netip.Addr) {
 		}
 	}
 	p.handed(w, off)
-	if !p.permitted() {
+	switch mayHold := p.permitted(); {
+	case !mayHold:
 		p.silence("the right to hold ran out meanwhile")
+	case withheld:
+		p.again = true
 	}
 	p.last = applied{generation: w.generation, failed: failed}
 	p.refresh()

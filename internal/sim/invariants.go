@@ -124,16 +124,20 @@ func (p *process) releasing(a int) {
 	})
 }
 
-// moves reports whether the records that the loop saw last ask this node to give an address to another.
+// moves reports whether the records that the loop saw last ask this node to give an address to another, which has the right to hold: one that
+// has lapsed takes it when the right is back, and that is no planned move in a cluster in which nothing is wrong.
 func (p *process) moves(a int) bool {
+	away := func(st tenure.Statement) bool {
+		return st.Owner.LNN == p.lnn && !st.To.IsZero() && st.To.LNN != p.lnn && p.s.node(st.To.LNN).right()
+	}
 	address := p.s.addresses[a]
 	for _, entry := range p.replica.pools {
-		if st := entry.record[address]; st.Owner.LNN == p.lnn && !st.To.IsZero() && st.To.LNN != p.lnn {
+		if away(entry.record[address]) {
 			return true
 		}
 	}
 	for key, entry := range p.replica.services {
-		if st := entry.statement; key.Address == address && st.Owner.LNN == p.lnn && !st.To.IsZero() && st.To.LNN != p.lnn {
+		if key.Address == address && away(entry.statement) {
 			return true
 		}
 	}

@@ -135,12 +135,12 @@ func (n *node) kill() {
 // powerOff ends everything on the machine.
 func (n *node) powerOff() {
 	n.s.say("%s loses its power", n)
+	for a := range n.kernel.until {
+		n.off(a) // before anything else: a machine that stands still or filters has not answered until now
+	}
 	n.process, n.packets, n.frozen, n.suspended = nil, nil, 0, 0
 	n.guard.facts, n.guard.unread = guard.Facts{Agent: guard.AgentNone}, nil
 	n.kernel.filtered = false
-	for a := range n.kernel.until {
-		n.off(a)
-	}
 	n.setDeadline(0, 0)
 }
 

@@ -31,7 +31,8 @@ type writer struct {
 func (p *process) mayWrite(key string) bool {
 	w := &p.writer
 	if until, resting := w.resting[key]; resting {
-		if p.time().Before(until) {
+		if left := until.Sub(p.time()); left > 0 {
+			p.wakeIn(left)
 			return false
 		}
 		delete(w.resting, key)
@@ -96,7 +97,6 @@ func (p *process) noteOver(now time.Time) {
 			continue
 		}
 		if !p.mayWrite(key) {
-			p.wakeIn(retryAfter)
 			continue
 		}
 		record := gone.record
@@ -151,7 +151,6 @@ func sortedPools(pools map[cluster.PoolID]bool) []cluster.PoolID {
 func (p *process) writeRecord(id cluster.PoolID, record tenure.Record, more []operation) bool {
 	key := poolKey(id)
 	if !p.mayWrite(key) {
-		p.wakeIn(retryAfter)
 		return false
 	}
 	if p.s.broken == BreakFormer {
@@ -230,7 +229,6 @@ func (p *process) assumeHeld(held map[netip.Addr]bool) map[netip.Addr]bool {
 func (p *process) writeService(proposal steering.ServiceProposal) {
 	key := serviceKey(proposal.Key)
 	if !p.mayWrite(key) {
-		p.wakeIn(retryAfter)
 		return
 	}
 	put := operation{key: key}
