@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -56,6 +57,7 @@ type applied struct {
 	left       map[netip.Addr]bool // on an interface although they should not be, or not so
 	blind      bool                // the kernel could not be read
 	failed     map[netip.Addr]string
+	unlawful   bool // some failed because there was no right to them at that moment
 	taken      []netip.Addr
 	released   []netip.Addr
 	put        time.Time // when what was taken was on the interfaces, by the agent's clock
@@ -87,15 +89,22 @@ func (a *applier) Last() applied {
 	return a.last
 }
 
-// retryFailedAfter is when an address that could not be taken is tried again.
-const retryFailedAfter = time.Second
+// When what could not be taken is tried again. A right that is missing is back soon, or the next wish is without what moves: an agent that
+// was late for its own deadline by a moment must not be without its addresses for much longer.
+const (
+	retryFailedAfter   = time.Second
+	retryUnlawfulAfter = 20 * time.Millisecond
+)
 
 // Run carries wishes out until the context ends.
 func (a *applier) Run(ctx context.Context) {
 	defer a.hooks.gates.Wait()
 	for {
 		retry := time.Hour
-		if last := a.Last(); len(last.failed) > 0 || last.blind {
+		switch last := a.Last(); {
+		case last.unlawful:
+			retry = retryUnlawfulAfter
+		case len(last.failed) > 0 || last.blind:
 			retry = retryFailedAfter
 		}
 		timer := time.NewTimer(retry)
@@ -129,6 +138,7 @@ func (a *applier) refresh() {
 	status := a.reconciler.Status()
 	a.mu.Lock()
 	a.last.held, a.last.failed, a.last.left, a.last.blind = heldOf(status), failedOf(status), leftOf(status), status.Unread != nil
+	a.last.unlawful = unlawful(status)
 	now := a.last
 	a.mu.Unlock()
 	now.taken, now.released = nil, nil
@@ -158,6 +168,16 @@ func leftOf(result address.Result) map[netip.Addr]bool {
 		left[addr] = true
 	}
 	return left
+}
+
+// unlawful reports whether some addresses were refused for want of the right to them.
+func unlawful(result address.Result) bool {
+	for _, err := range result.Failed {
+		if errors.Is(err, address.ErrNoRight) {
+			return true
+		}
+	}
+	return false
 }
 
 func failedOf(result address.Result) map[netip.Addr]string {
@@ -191,7 +211,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	}
 	now := applied{
 		generation: w.generation, at: began, took: time.Since(began),
-		held: heldOf(result), left: leftOf(result), blind: result.Unread != nil, failed: failedOf(result), taken: result.Taken, released: result.Released,
+		held: heldOf(result), left: leftOf(result), blind: result.Unread != nil, failed: failedOf(result), unlawful: unlawful(result), taken: result.Taken, released: result.Released,
 		put: result.Put, announced: result.Announced,
 	}
 	for addr, why := range now.failed {

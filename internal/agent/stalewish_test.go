@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +102,38 @@ func TestTheRightComesBackWhileAWishIsCarriedOut(t *testing.T) {
 		if last := a.Last(); !last.held[addr] {
 			t.Errorf("it is not held: %+v", last)
 		}
+	})
+}
+
+// An agent that is late for its own deadline by a moment is silenced by the guard, and has its right back with the next acknowledgement,
+// without having lapsed: it must not wait for long before it puts back what the guard took off (found by the simulator, seed 21970).
+func TestWhatWasRefusedForAMomentIsSoonBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kernel, announcer := linktest.New(linktest.Ethernet(2, "eth0")), neightest.New()
+		announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
+		var permitted atomic.Bool
+		a, _, _ := hungApplier()
+		a.reconciler = address.New(address.Options{Kernel: kernel, Announcer: announcer, Permit: permitted.Load})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { a.Run(ctx) })
+		addr := netip.MustParseAddr("10.0.0.100")
+		a.Want(wish{
+			generation: 1, silences: a.reconciler.Silences(),
+			holdings: []steering.Holding{{Address: addr, Interface: "eth0", Kind: steering.Dynamic, Epoch: 7}},
+		})
+		synctest.Wait()
+		if last := a.Last(); last.held[addr] || last.failed[addr] == "" {
+			t.Fatalf("it was taken without the right to it: %+v", last)
+		}
+		permitted.Store(true)
+		time.Sleep(2 * retryUnlawfulAfter)
+		synctest.Wait()
+		if last := a.Last(); !last.held[addr] {
+			t.Errorf("it is not back: %+v", last)
+		}
+		cancel()
+		running.Wait()
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 // This file mirrors internal/agent/apply.go and what internal/address does with a wish: removals before additions, each addition,
 // renewal and announcement only with the right to it, and all of them ended by a silence.
 
-const retryFailedAfter = time.Second
+const retryUnlawfulAfter = 20 * time.Millisecond
 
 // wish is what a look of the loop wants on the interfaces.
 type wish struct {
@@ -143,7 +143,7 @@ func (p *process) add(w wish, withheld bool, off []netip.Addr) {
 	p.inHand = false
 	p.note()
 	if failed {
-		p.later(retryFailedAfter, p.carryOutSoon)
+		p.later(retryUnlawfulAfter, p.carryOutSoon)
 	}
 	if p.again {
 		p.again = false
@@ -181,10 +181,19 @@ func (p *process) reread() {
 	if p.inHand || p.closing {
 		return
 	}
+	unlawful := false
 	for a := range p.s.addresses {
-		if h, wanted := p.desired[a]; wanted && !p.kernel.has(a) && (h.Kind == steering.Static || p.permitted()) {
+		h, wanted := p.desired[a]
+		switch {
+		case !wanted || p.kernel.has(a):
+		case h.Kind == steering.Static || p.permitted():
 			p.acquire(a, h.Kind != steering.Static)
+		default:
+			unlawful = true
 		}
+	}
+	if unlawful {
+		p.later(retryUnlawfulAfter, p.carryOutSoon)
 	}
 	p.refresh()
 	p.note()
