@@ -116,18 +116,19 @@ type Agent struct {
 	wasReplaced atomic.Bool
 	replaced    chan struct{} // closed when another agent has this one's place
 
-	view      atomic.Pointer[view] // what the loop saw last; what the API answers from
-	beat      atomic.Int64         // when the loop last came round, for the watchdog
-	leaving   atomic.Bool
-	historyMu sync.Mutex
-	history   steering.Past // of this node's own starts and outages
-	drew      time.Time     // when the present start drew its first number, by the wall clock
-	drewAt    time.Time     // and by the agent's
-	links     linkState
-	releases  releases // what others let go of in favour of this node
-	networks  networkFaults
-	wg        sync.WaitGroup
-	beating   chan error // why the heartbeats ended
+	view       atomic.Pointer[view] // what the loop saw last; what the API answers from
+	beat       atomic.Int64         // when the loop last came round, for the watchdog
+	leaving    atomic.Bool
+	historyMu  sync.Mutex
+	history    steering.Past // of this node's own starts and outages
+	drew       time.Time     // when the present start drew its first number, by the wall clock
+	drewAt     time.Time     // and by the agent's
+	links      linkState
+	releases   releases   // what others let go of in favour of this node
+	readyWords readyWords // what others could take from this node
+	networks   networkFaults
+	wg         sync.WaitGroup
+	beating    chan error // why the heartbeats ended
 
 	declarations *declarations // what operators said of dead nodes, and the store has not taken yet
 }

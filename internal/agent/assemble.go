@@ -34,7 +34,8 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.checks = e.runner(verdict.Options{Logger: a.log, Board: a.board, Registerer: a.registry})
 	a.loop = &loop{
 		Agent: a, stills: newStills(), replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), turns: steering.Turns{},
-		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, promises: steering.NewPromises(), reported: map[int]string{},
+		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, promises: steering.NewPromises(),
+		readiness: steering.NewReadiness(), toldReady: map[netip.Addr]toldReady{}, reported: map[int]string{},
 	}
 	a.declarations = newDeclarations()
 	a.peers.SetNodes(config.Nodes)

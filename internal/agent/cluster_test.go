@@ -248,6 +248,14 @@ func (a asker) Released(_ context.Context, lnn int, r *holdfastv1.ReleasedReques
 	return agent.takeReleases(a.from, r)
 }
 
+func (a asker) Ready(_ context.Context, lnn int, r *holdfastv1.ReadyRequest) error {
+	agent, err := a.reach(lnn)
+	if err != nil {
+		return err
+	}
+	return agent.takeReady(a.from, r)
+}
+
 func (a asker) Held(_ context.Context, lnn int) interfaces {
 	agent, err := a.reach(lnn)
 	if err != nil {

@@ -50,7 +50,9 @@ type loop struct {
 	moveFrom     map[netip.Addr]moveEnds
 	causes       map[netip.Addr]cause // by which failover addresses came here
 	promises     steering.Promises    // what this node has said of addresses
-	reported     map[int]string       // what was last said of each node, for the events
+	readiness    steering.Readiness   // which of those that move away could be taken
+	toldReady    map[netip.Addr]toldReady
+	reported     map[int]string // what was last said of each node, for the events
 	planned      plannedLoads
 	since        sinces   // since when nodes and members are what they are
 	ownSince     struct { // since when this node is what it is, by both clocks
@@ -202,6 +204,7 @@ func (l *loop) evaluate(ctx context.Context) {
 	if l.ready() { // nothing is taken, not even what is static, before the first full view
 		l.want(w, steering.Desired(w, incarnation, standing.MayHold), steering.Leaving(w, incarnation, standing.MayHold), silences)
 	}
+	l.tellReady(w, incarnation, standing.MayHold, now)
 	last := l.applier.Last()
 	if standing.MayHold {
 		if l.generation > 0 && last.generation == l.generation && !last.blind { // what is on the interfaces is known
@@ -248,6 +251,7 @@ func (l *loop) world(now time.Time) *steering.World {
 	}
 	l.unseenOutages(w)
 	w.AddOwners(l.tenancy.Down)
+	l.awaitReady(w, now)
 	l.addLoads(w, now)
 	w.Settling = l.settling(w, now)
 	return w

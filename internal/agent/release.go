@@ -20,9 +20,10 @@ const releaseTimeout = 500 * time.Millisecond
 // maxReleased is how many addresses one message may name.
 const maxReleased = 4096
 
-// releaser tells other nodes of addresses that they may take.
+// releaser tells other nodes of addresses that they may take, or that this one could.
 type releaser interface {
 	Released(ctx context.Context, lnn int, r *holdfastv1.ReleasedRequest) error
+	Ready(ctx context.Context, lnn int, r *holdfastv1.ReadyRequest) error
 }
 
 // releases are what other nodes have said that they let go of in favour of this one. It is safe for concurrent use; the loop forgets

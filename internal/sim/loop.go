@@ -159,6 +159,7 @@ func (p *process) evaluate() {
 	if p.ready() {
 		p.want(w, steering.Desired(w, incarnation, standing.MayHold), silences)
 	}
+	p.tellReady(w, standing.MayHold, now)
 	last := p.last
 	if standing.MayHold {
 		if p.generation > 0 && (last.generation == p.generation || p.s.broken == BreakRelease) {
@@ -207,6 +208,9 @@ func (p *process) world(now time.Time) *steering.World {
 		}
 	}
 	w.AddOwners(p.peer.Over)
+	if left := p.readiness.Bind(w, now); left > 0 {
+		p.wakeIn(left)
+	}
 	w.Settling = p.settling(w, now)
 	return w
 }

@@ -40,6 +40,7 @@ func newProcess(n *node) *process {
 	p.replica, p.turns = newReplica(), steering.Turns{}
 	p.desired = map[int]steering.Holding{}
 	p.promises, p.releases = steering.NewPromises(), map[netip.Addr]steering.Release{}
+	p.readiness, p.toldReady = steering.NewReadiness(), map[netip.Addr]toldReady{}
 	p.writer = writer{pending: map[string]int64{}, resting: map[string]time.Time{}}
 	p.knownDown = make([]time.Duration, n.s.Nodes+1)
 	p.timing = tenure.Timing{Interval: n.kept.Settings.HeartbeatInterval, Multiplier: n.kept.Settings.HeartbeatMultiplier}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -9,7 +10,8 @@ import (
 	"github.com/holdfast/holdfast/internal/steering"
 )
 
-// This file mirrors internal/agent/release.go: an owner's word to whom an address moves that it has let go of it.
+// This file mirrors internal/agent/release.go and internal/agent/readiness.go: an owner's word to whom an address moves that it has let go
+// of it, and the other's before that, that it could take it.
 
 const releaseTimeout = 500 * time.Millisecond
 
@@ -17,7 +19,18 @@ const releaseTimeout = 500 * time.Millisecond
 type handingOver struct {
 	promises steering.Promises
 	releases map[netip.Addr]steering.Release
+
+	readiness steering.Readiness
+	toldReady map[netip.Addr]toldReady
 }
+
+// toldReady is what an owner was told that this process could take, and when.
+type toldReady struct {
+	move steering.Release
+	at   time.Time
+}
+
+const readyAgain = 200 * time.Millisecond
 
 // changing reports whether this node has a change of a record under way, whose outcome it does not know.
 func (p *process) changing(id cluster.PoolID, service steering.ServiceKey) bool {
@@ -52,6 +65,51 @@ func (p *process) tellReleased(to int, a netip.Addr, release steering.Release, u
 			}
 		}
 	})
+}
+
+// tellReady tells the owners of addresses that move to this node that it could take them now.
+func (p *process) tellReady(w *steering.World, mayHold bool, now time.Time) {
+	ready := steering.Ready(w, p.incarnation(), mayHold)
+	maps.DeleteFunc(p.toldReady, func(a netip.Addr, _ toldReady) bool { _, still := ready[a]; return !still })
+	for _, a := range slices.SortedFunc(maps.Keys(ready), netip.Addr.Compare) {
+		move := ready[a]
+		if w.Released[a] == move {
+			continue
+		}
+		told := p.toldReady[a]
+		if left := told.at.Add(readyAgain).Sub(now); told.move == move && left > 0 {
+			p.wakeIn(left)
+			continue
+		}
+		p.toldReady[a] = toldReady{move, now}
+		p.wakeIn(readyAgain)
+		p.sendReady(move.Owner.LNN, a, move, p.s.now+releaseTimeout)
+	}
+}
+
+func (p *process) sendReady(to int, a netip.Addr, move steering.Release, until time.Duration) {
+	s, from := p.s, p.lnn
+	way := s.chance.between(s.Delay/2, 2*s.Delay) + s.chance.between(0, time.Duration(s.network.late[from])*time.Millisecond)
+	lost := s.chance.chance(s.network.loss)
+	s.after(way, func() {
+		switch {
+		case s.now >= until:
+		case lost || !s.connected(from, to):
+			p.later(200*time.Millisecond, func() { p.sendReady(to, a, move, until) })
+		default:
+			if other := s.node(to).process; other != nil {
+				other.later(0, func() { other.takeReady(from, a, move) })
+			}
+		}
+	})
+}
+
+// takeReady notes what a node says that it could take.
+func (p *process) takeReady(from int, a netip.Addr, move steering.Release) {
+	if p.view != nil {
+		p.readiness.Hear(from, a, move)
+		p.note()
+	}
 }
 
 // takeRelease notes what a node says that it has let go of.

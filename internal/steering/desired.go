@@ -90,8 +90,9 @@ func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, m
 	if h.Kind == Static {
 		return st.To.IsZero()
 	}
-	// What is asked away stays until nobody but whom it goes to can take it.
-	return mayHold && st.Owner.Incarnation == self && (st.To.IsZero() || !w.settled(st)) && !w.Given[h.Address].Of(st)
+	// What is asked away stays until nobody but whom it goes to can take it, and that one is ready to.
+	stays := st.To.IsZero() || !w.settled(st) || w.Unready[h.Address]
+	return mayHold && st.Owner.Incarnation == self && stays && !w.Given[h.Address].Of(st)
 }
 
 // Handing are the moves away from this node whose address it may tell the target of as soon as it is off its interfaces, so that the
@@ -101,7 +102,7 @@ func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, m
 func Handing(w *World, self tenure.Incarnation, pending func(cluster.PoolID, ServiceKey) bool) map[netip.Addr]tenure.Statement {
 	handing := map[netip.Addr]tenure.Statement{}
 	add := func(address netip.Addr, st tenure.Statement) {
-		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed
+		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed && !w.Unready[address]
 		if mine && st.State() == tenure.Moving && st.To.LNN != w.Self && w.settled(st) && !w.Over(st.To) && !w.Silent(st.To) {
 			handing[address] = st
 		}

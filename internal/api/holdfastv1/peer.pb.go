@@ -1144,6 +1144,156 @@ func (*ReleasedResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
+type ReadyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 4,096.
+	Addresses     []*ReadyAddress `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadyRequest) Reset() {
+	*x = ReadyRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadyRequest) ProtoMessage() {}
+
+func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadyRequest.ProtoReflect.Descriptor instead.
+func (*ReadyRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReadyRequest) GetAddresses() []*ReadyAddress {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+type ReadyAddress struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// The statement by which it moves: under which incarnation and on which interface the called node owns it, and the epoch.
+	Incarnation   *Incarnation `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Interface     string       `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
+	Epoch         uint64       `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadyAddress) Reset() {
+	*x = ReadyAddress{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadyAddress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadyAddress) ProtoMessage() {}
+
+func (x *ReadyAddress) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadyAddress.ProtoReflect.Descriptor instead.
+func (*ReadyAddress) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ReadyAddress) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReadyAddress) GetIncarnation() *Incarnation {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *ReadyAddress) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *ReadyAddress) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type ReadyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadyResponse) Reset() {
+	*x = ReadyResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadyResponse) ProtoMessage() {}
+
+func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadyResponse.ProtoReflect.Descriptor instead.
+func (*ReadyResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+}
+
 type HookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// prepare, release, take or done.
@@ -1160,7 +1310,7 @@ type HookRequest struct {
 
 func (x *HookRequest) Reset() {
 	*x = HookRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1322,7 @@ func (x *HookRequest) String() string {
 func (*HookRequest) ProtoMessage() {}
 
 func (x *HookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1335,7 @@ func (x *HookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRequest.ProtoReflect.Descriptor instead.
 func (*HookRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HookRequest) GetPhase() string {
@@ -1235,7 +1385,7 @@ type HookResponse struct {
 
 func (x *HookResponse) Reset() {
 	*x = HookResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1397,7 @@ func (x *HookResponse) String() string {
 func (*HookResponse) ProtoMessage() {}
 
 func (x *HookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1410,7 @@ func (x *HookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookResponse.ProtoReflect.Descriptor instead.
 func (*HookResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HookResponse) GetOutput() string {
@@ -1292,7 +1442,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1454,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1467,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 type HeldResponse struct {
@@ -1331,7 +1481,7 @@ type HeldResponse struct {
 
 func (x *HeldResponse) Reset() {
 	*x = HeldResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1493,7 @@ func (x *HeldResponse) String() string {
 func (*HeldResponse) ProtoMessage() {}
 
 func (x *HeldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1506,7 @@ func (x *HeldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
 func (*HeldResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HeldResponse) GetHeld() []string {
@@ -1383,7 +1533,7 @@ type ChecksRequest struct {
 
 func (x *ChecksRequest) Reset() {
 	*x = ChecksRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1545,7 @@ func (x *ChecksRequest) String() string {
 func (*ChecksRequest) ProtoMessage() {}
 
 func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1558,7 @@ func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksRequest.ProtoReflect.Descriptor instead.
 func (*ChecksRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChecksRequest) GetPool() string {
@@ -1427,7 +1577,7 @@ type ChecksResponse struct {
 
 func (x *ChecksResponse) Reset() {
 	*x = ChecksResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1589,7 @@ func (x *ChecksResponse) String() string {
 func (*ChecksResponse) ProtoMessage() {}
 
 func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1602,7 @@ func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksResponse.ProtoReflect.Descriptor instead.
 func (*ChecksResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChecksResponse) GetChecks() []*PoolCheck {
@@ -1473,7 +1623,7 @@ type PoolCheck struct {
 
 func (x *PoolCheck) Reset() {
 	*x = PoolCheck{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1635,7 @@ func (x *PoolCheck) String() string {
 func (*PoolCheck) ProtoMessage() {}
 
 func (x *PoolCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1648,7 @@ func (x *PoolCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolCheck.ProtoReflect.Descriptor instead.
 func (*PoolCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PoolCheck) GetPool() string {
@@ -1523,7 +1673,7 @@ type PeerLeasesRequest struct {
 
 func (x *PeerLeasesRequest) Reset() {
 	*x = PeerLeasesRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1685,7 @@ func (x *PeerLeasesRequest) String() string {
 func (*PeerLeasesRequest) ProtoMessage() {}
 
 func (x *PeerLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1698,7 @@ func (x *PeerLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLeasesRequest.ProtoReflect.Descriptor instead.
 func (*PeerLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 type PeerLeasesResponse struct {
@@ -1560,7 +1710,7 @@ type PeerLeasesResponse struct {
 
 func (x *PeerLeasesResponse) Reset() {
 	*x = PeerLeasesResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1722,7 @@ func (x *PeerLeasesResponse) String() string {
 func (*PeerLeasesResponse) ProtoMessage() {}
 
 func (x *PeerLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1735,7 @@ func (x *PeerLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLeasesResponse.ProtoReflect.Descriptor instead.
 func (*PeerLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PeerLeasesResponse) GetLeases() *NodeLeases {
@@ -1605,7 +1755,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1767,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1780,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FailoverRequest) GetId() string {
@@ -1649,7 +1799,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1811,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1824,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FailoverResponse) GetEvents() []*Event {
@@ -1699,7 +1849,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1861,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1874,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ConnectionsRequest) GetIncarnation() *Incarnation {
@@ -1767,7 +1917,7 @@ type ClientConnections struct {
 
 func (x *ClientConnections) Reset() {
 	*x = ClientConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1929,7 @@ func (x *ClientConnections) String() string {
 func (*ClientConnections) ProtoMessage() {}
 
 func (x *ClientConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1942,7 @@ func (x *ClientConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnections.ProtoReflect.Descriptor instead.
 func (*ClientConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ClientConnections) GetAddress() string {
@@ -1828,7 +1978,7 @@ type ClientConnection struct {
 
 func (x *ClientConnection) Reset() {
 	*x = ClientConnection{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1990,7 @@ func (x *ClientConnection) String() string {
 func (*ClientConnection) ProtoMessage() {}
 
 func (x *ClientConnection) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2003,7 @@ func (x *ClientConnection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnection.ProtoReflect.Descriptor instead.
 func (*ClientConnection) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ClientConnection) GetLocalPort() uint32 {
@@ -1887,7 +2037,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2049,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2062,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ConnectionsResponse) GetLost() bool {
@@ -1930,7 +2080,7 @@ type RosterRequest struct {
 
 func (x *RosterRequest) Reset() {
 	*x = RosterRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2092,7 @@ func (x *RosterRequest) String() string {
 func (*RosterRequest) ProtoMessage() {}
 
 func (x *RosterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2105,7 @@ func (x *RosterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
 func (*RosterRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 type RosterResponse struct {
@@ -1972,7 +2122,7 @@ type RosterResponse struct {
 
 func (x *RosterResponse) Reset() {
 	*x = RosterResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2134,7 @@ func (x *RosterResponse) String() string {
 func (*RosterResponse) ProtoMessage() {}
 
 func (x *RosterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2147,7 @@ func (x *RosterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
 func (*RosterResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RosterResponse) GetBelongs() bool {
@@ -2037,7 +2187,7 @@ type RosterMember struct {
 
 func (x *RosterMember) Reset() {
 	*x = RosterMember{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2199,7 @@ func (x *RosterMember) String() string {
 func (*RosterMember) ProtoMessage() {}
 
 func (x *RosterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2212,7 @@ func (x *RosterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
 func (*RosterMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RosterMember) GetId() string {
@@ -2182,7 +2332,15 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x12\n" +
-	"\x10ReleasedResponse\"u\n" +
+	"\x10ReleasedResponse\"G\n" +
+	"\fReadyRequest\x127\n" +
+	"\taddresses\x18\x01 \x03(\v2\x19.holdfast.v1.ReadyAddressR\taddresses\"\x98\x01\n" +
+	"\fReadyAddress\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12:\n" +
+	"\vincarnation\x18\x02 \x01(\v2\x18.holdfast.v1.IncarnationR\vincarnation\x12\x1c\n" +
+	"\tinterface\x18\x03 \x01(\tR\tinterface\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"\x0f\n" +
+	"\rReadyResponse\"u\n" +
 	"\vHookRequest\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -2241,7 +2399,7 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted2\xd3\x06\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\x93\a\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
@@ -2250,7 +2408,8 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06Roster\x12\x1a.holdfast.v1.RosterRequest\x1a\x1b.holdfast.v1.RosterResponse\x12;\n" +
 	"\x04Held\x12\x18.holdfast.v1.HeldRequest\x1a\x19.holdfast.v1.HeldResponse\x12P\n" +
 	"\vConnections\x12\x1f.holdfast.v1.ConnectionsRequest\x1a .holdfast.v1.ConnectionsResponse\x12G\n" +
-	"\bReleased\x12\x1c.holdfast.v1.ReleasedRequest\x1a\x1d.holdfast.v1.ReleasedResponse\x12A\n" +
+	"\bReleased\x12\x1c.holdfast.v1.ReleasedRequest\x1a\x1d.holdfast.v1.ReleasedResponse\x12>\n" +
+	"\x05Ready\x12\x19.holdfast.v1.ReadyRequest\x1a\x1a.holdfast.v1.ReadyResponse\x12A\n" +
 	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponse\x12I\n" +
 	"\x06Leases\x12\x1e.holdfast.v1.PeerLeasesRequest\x1a\x1f.holdfast.v1.PeerLeasesResponse\x12G\n" +
 	"\bFailover\x12\x1c.holdfast.v1.FailoverRequest\x1a\x1d.holdfast.v1.FailoverResponse\x12G\n" +
@@ -2268,7 +2427,7 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*DeclaredRequest)(nil),     // 0: holdfast.v1.DeclaredRequest
 	(*DeclaredNode)(nil),        // 1: holdfast.v1.DeclaredNode
@@ -2288,82 +2447,89 @@ var file_holdfast_v1_peer_proto_goTypes = []any{
 	(*ReleasedRequest)(nil),     // 15: holdfast.v1.ReleasedRequest
 	(*ReleasedAddress)(nil),     // 16: holdfast.v1.ReleasedAddress
 	(*ReleasedResponse)(nil),    // 17: holdfast.v1.ReleasedResponse
-	(*HookRequest)(nil),         // 18: holdfast.v1.HookRequest
-	(*HookResponse)(nil),        // 19: holdfast.v1.HookResponse
-	(*HeldRequest)(nil),         // 20: holdfast.v1.HeldRequest
-	(*HeldResponse)(nil),        // 21: holdfast.v1.HeldResponse
-	(*ChecksRequest)(nil),       // 22: holdfast.v1.ChecksRequest
-	(*ChecksResponse)(nil),      // 23: holdfast.v1.ChecksResponse
-	(*PoolCheck)(nil),           // 24: holdfast.v1.PoolCheck
-	(*PeerLeasesRequest)(nil),   // 25: holdfast.v1.PeerLeasesRequest
-	(*PeerLeasesResponse)(nil),  // 26: holdfast.v1.PeerLeasesResponse
-	(*FailoverRequest)(nil),     // 27: holdfast.v1.FailoverRequest
-	(*FailoverResponse)(nil),    // 28: holdfast.v1.FailoverResponse
-	(*ConnectionsRequest)(nil),  // 29: holdfast.v1.ConnectionsRequest
-	(*ClientConnections)(nil),   // 30: holdfast.v1.ClientConnections
-	(*ClientConnection)(nil),    // 31: holdfast.v1.ClientConnection
-	(*ConnectionsResponse)(nil), // 32: holdfast.v1.ConnectionsResponse
-	(*RosterRequest)(nil),       // 33: holdfast.v1.RosterRequest
-	(*RosterResponse)(nil),      // 34: holdfast.v1.RosterResponse
-	(*RosterMember)(nil),        // 35: holdfast.v1.RosterMember
-	nil,                         // 36: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 37: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 38: holdfast.v1.CheckState
-	(*NodeLeases)(nil),          // 39: holdfast.v1.NodeLeases
-	(*Event)(nil),               // 40: holdfast.v1.Event
+	(*ReadyRequest)(nil),        // 18: holdfast.v1.ReadyRequest
+	(*ReadyAddress)(nil),        // 19: holdfast.v1.ReadyAddress
+	(*ReadyResponse)(nil),       // 20: holdfast.v1.ReadyResponse
+	(*HookRequest)(nil),         // 21: holdfast.v1.HookRequest
+	(*HookResponse)(nil),        // 22: holdfast.v1.HookResponse
+	(*HeldRequest)(nil),         // 23: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 24: holdfast.v1.HeldResponse
+	(*ChecksRequest)(nil),       // 25: holdfast.v1.ChecksRequest
+	(*ChecksResponse)(nil),      // 26: holdfast.v1.ChecksResponse
+	(*PoolCheck)(nil),           // 27: holdfast.v1.PoolCheck
+	(*PeerLeasesRequest)(nil),   // 28: holdfast.v1.PeerLeasesRequest
+	(*PeerLeasesResponse)(nil),  // 29: holdfast.v1.PeerLeasesResponse
+	(*FailoverRequest)(nil),     // 30: holdfast.v1.FailoverRequest
+	(*FailoverResponse)(nil),    // 31: holdfast.v1.FailoverResponse
+	(*ConnectionsRequest)(nil),  // 32: holdfast.v1.ConnectionsRequest
+	(*ClientConnections)(nil),   // 33: holdfast.v1.ClientConnections
+	(*ClientConnection)(nil),    // 34: holdfast.v1.ClientConnection
+	(*ConnectionsResponse)(nil), // 35: holdfast.v1.ConnectionsResponse
+	(*RosterRequest)(nil),       // 36: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 37: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 38: holdfast.v1.RosterMember
+	nil,                         // 39: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 40: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 41: holdfast.v1.CheckState
+	(*NodeLeases)(nil),          // 42: holdfast.v1.NodeLeases
+	(*Event)(nil),               // 43: holdfast.v1.Event
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.DeclaredRequest.nodes:type_name -> holdfast.v1.DeclaredNode
-	37, // 1: holdfast.v1.DeclaredNode.incarnation:type_name -> holdfast.v1.Incarnation
+	40, // 1: holdfast.v1.DeclaredNode.incarnation:type_name -> holdfast.v1.Incarnation
 	1,  // 2: holdfast.v1.DeclaredResponse.nodes:type_name -> holdfast.v1.DeclaredNode
 	4,  // 3: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
 	5,  // 4: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
 	6,  // 5: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	37, // 6: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	40, // 6: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	13, // 7: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
 	9,  // 8: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
 	12, // 9: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	37, // 10: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	40, // 10: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
 	16, // 11: holdfast.v1.ReleasedRequest.addresses:type_name -> holdfast.v1.ReleasedAddress
-	36, // 12: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	24, // 13: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	38, // 14: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	39, // 15: holdfast.v1.PeerLeasesResponse.leases:type_name -> holdfast.v1.NodeLeases
-	40, // 16: holdfast.v1.FailoverResponse.events:type_name -> holdfast.v1.Event
-	37, // 17: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	30, // 18: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
-	31, // 19: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
-	31, // 20: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
-	35, // 21: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
-	3,  // 22: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	8,  // 23: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	10, // 24: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	18, // 25: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	33, // 26: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
-	20, // 27: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	29, // 28: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
-	15, // 29: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
-	22, // 30: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	25, // 31: holdfast.v1.Peer.Leases:input_type -> holdfast.v1.PeerLeasesRequest
-	27, // 32: holdfast.v1.Peer.Failover:input_type -> holdfast.v1.FailoverRequest
-	0,  // 33: holdfast.v1.Peer.Declared:input_type -> holdfast.v1.DeclaredRequest
-	7,  // 34: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	14, // 35: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	11, // 36: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	19, // 37: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	34, // 38: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
-	21, // 39: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	32, // 40: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
-	17, // 41: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
-	23, // 42: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	26, // 43: holdfast.v1.Peer.Leases:output_type -> holdfast.v1.PeerLeasesResponse
-	28, // 44: holdfast.v1.Peer.Failover:output_type -> holdfast.v1.FailoverResponse
-	2,  // 45: holdfast.v1.Peer.Declared:output_type -> holdfast.v1.DeclaredResponse
-	34, // [34:46] is the sub-list for method output_type
-	22, // [22:34] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	19, // 12: holdfast.v1.ReadyRequest.addresses:type_name -> holdfast.v1.ReadyAddress
+	40, // 13: holdfast.v1.ReadyAddress.incarnation:type_name -> holdfast.v1.Incarnation
+	39, // 14: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	27, // 15: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
+	41, // 16: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	42, // 17: holdfast.v1.PeerLeasesResponse.leases:type_name -> holdfast.v1.NodeLeases
+	43, // 18: holdfast.v1.FailoverResponse.events:type_name -> holdfast.v1.Event
+	40, // 19: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	33, // 20: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
+	34, // 21: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
+	34, // 22: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
+	38, // 23: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	3,  // 24: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	8,  // 25: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	10, // 26: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	21, // 27: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	36, // 28: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	23, // 29: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	32, // 30: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
+	15, // 31: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
+	18, // 32: holdfast.v1.Peer.Ready:input_type -> holdfast.v1.ReadyRequest
+	25, // 33: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	28, // 34: holdfast.v1.Peer.Leases:input_type -> holdfast.v1.PeerLeasesRequest
+	30, // 35: holdfast.v1.Peer.Failover:input_type -> holdfast.v1.FailoverRequest
+	0,  // 36: holdfast.v1.Peer.Declared:input_type -> holdfast.v1.DeclaredRequest
+	7,  // 37: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	14, // 38: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	11, // 39: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	22, // 40: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	37, // 41: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	24, // 42: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	35, // 43: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
+	17, // 44: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
+	20, // 45: holdfast.v1.Peer.Ready:output_type -> holdfast.v1.ReadyResponse
+	26, // 46: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	29, // 47: holdfast.v1.Peer.Leases:output_type -> holdfast.v1.PeerLeasesResponse
+	31, // 48: holdfast.v1.Peer.Failover:output_type -> holdfast.v1.FailoverResponse
+	2,  // 49: holdfast.v1.Peer.Declared:output_type -> holdfast.v1.DeclaredResponse
+	37, // [37:50] is the sub-list for method output_type
+	24, // [24:37] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_peer_proto_init() }
@@ -2378,7 +2544,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

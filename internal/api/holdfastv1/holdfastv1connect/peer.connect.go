@@ -53,6 +53,8 @@ const (
 	PeerConnectionsProcedure = "/holdfast.v1.Peer/Connections"
 	// PeerReleasedProcedure is the fully-qualified name of the Peer's Released RPC.
 	PeerReleasedProcedure = "/holdfast.v1.Peer/Released"
+	// PeerReadyProcedure is the fully-qualified name of the Peer's Ready RPC.
+	PeerReadyProcedure = "/holdfast.v1.Peer/Ready"
 	// PeerChecksProcedure is the fully-qualified name of the Peer's Checks RPC.
 	PeerChecksProcedure = "/holdfast.v1.Peer/Checks"
 	// PeerLeasesProcedure is the fully-qualified name of the Peer's Leases RPC.
@@ -83,6 +85,8 @@ type PeerClient interface {
 	Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error)
 	// Released tells the node to which addresses move that they are off the caller's interfaces, so that it need not wait for the record.
 	Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error)
+	// Ready tells the owner of addresses that move to the caller that the caller could take them at once. Until then the owner keeps them.
+	Ready(context.Context, *holdfastv1.ReadyRequest) (*holdfastv1.ReadyResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 	// Leases says what the called node knows of its own right to hold and, as their observer, of others.
@@ -152,6 +156,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Released")),
 			connect.WithClientOptions(opts...),
 		),
+		ready: connect.NewClient[holdfastv1.ReadyRequest, holdfastv1.ReadyResponse](
+			httpClient,
+			baseURL+PeerReadyProcedure,
+			connect.WithSchema(peerMethods.ByName("Ready")),
+			connect.WithClientOptions(opts...),
+		),
 		checks: connect.NewClient[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse](
 			httpClient,
 			baseURL+PeerChecksProcedure,
@@ -189,6 +199,7 @@ type peerClient struct {
 	held        *connect.Client[holdfastv1.HeldRequest, holdfastv1.HeldResponse]
 	connections *connect.Client[holdfastv1.ConnectionsRequest, holdfastv1.ConnectionsResponse]
 	released    *connect.Client[holdfastv1.ReleasedRequest, holdfastv1.ReleasedResponse]
+	ready       *connect.Client[holdfastv1.ReadyRequest, holdfastv1.ReadyResponse]
 	checks      *connect.Client[holdfastv1.ChecksRequest, holdfastv1.ChecksResponse]
 	leases      *connect.Client[holdfastv1.PeerLeasesRequest, holdfastv1.PeerLeasesResponse]
 	failover    *connect.Client[holdfastv1.FailoverRequest, holdfastv1.FailoverResponse]
@@ -267,6 +278,15 @@ func (c *peerClient) Released(ctx context.Context, req *holdfastv1.ReleasedReque
 	return nil, err
 }
 
+// Ready calls holdfast.v1.Peer.Ready.
+func (c *peerClient) Ready(ctx context.Context, req *holdfastv1.ReadyRequest) (*holdfastv1.ReadyResponse, error) {
+	response, err := c.ready.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Checks calls holdfast.v1.Peer.Checks.
 func (c *peerClient) Checks(ctx context.Context, req *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {
 	response, err := c.checks.CallUnary(ctx, connect.NewRequest(req))
@@ -323,6 +343,8 @@ type PeerHandler interface {
 	Connections(context.Context, *holdfastv1.ConnectionsRequest) (*holdfastv1.ConnectionsResponse, error)
 	// Released tells the node to which addresses move that they are off the caller's interfaces, so that it need not wait for the record.
 	Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error)
+	// Ready tells the owner of addresses that move to the caller that the caller could take them at once. Until then the owner keeps them.
+	Ready(context.Context, *holdfastv1.ReadyRequest) (*holdfastv1.ReadyResponse, error)
 	// Checks says how the called node's own checks stand.
 	Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error)
 	// Leases says what the called node knows of its own right to hold and, as their observer, of others.
@@ -388,6 +410,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Released")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerReadyHandler := connect.NewUnaryHandlerSimple(
+		PeerReadyProcedure,
+		svc.Ready,
+		connect.WithSchema(peerMethods.ByName("Ready")),
+		connect.WithHandlerOptions(opts...),
+	)
 	peerChecksHandler := connect.NewUnaryHandlerSimple(
 		PeerChecksProcedure,
 		svc.Checks,
@@ -430,6 +458,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerConnectionsHandler.ServeHTTP(w, r)
 		case PeerReleasedProcedure:
 			peerReleasedHandler.ServeHTTP(w, r)
+		case PeerReadyProcedure:
+			peerReadyHandler.ServeHTTP(w, r)
 		case PeerChecksProcedure:
 			peerChecksHandler.ServeHTTP(w, r)
 		case PeerLeasesProcedure:
@@ -477,6 +507,10 @@ func (UnimplementedPeerHandler) Connections(context.Context, *holdfastv1.Connect
 
 func (UnimplementedPeerHandler) Released(context.Context, *holdfastv1.ReleasedRequest) (*holdfastv1.ReleasedResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Released is not implemented"))
+}
+
+func (UnimplementedPeerHandler) Ready(context.Context, *holdfastv1.ReadyRequest) (*holdfastv1.ReadyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Ready is not implemented"))
 }
 
 func (UnimplementedPeerHandler) Checks(context.Context, *holdfastv1.ChecksRequest) (*holdfastv1.ChecksResponse, error) {
