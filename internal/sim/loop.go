@@ -23,7 +23,8 @@ type looking struct {
 	replica    replica
 	noted      bool      // the calendar has the next look
 	wakeAt     time.Time // when the loop looks again although nothing happens
-	wakes      int       // of those that the calendar has, only the last counts
+	looked     looked
+	wakes      int // of those that the calendar has, only the last counts
 	generation uint64
 	wanted     []steering.Holding
 	routesOf   *cluster.Config // whose routes the last wish has
@@ -54,20 +55,12 @@ func (p *process) note() {
 	})
 }
 
-// wakeIn asks to look again after a while.
-func (p *process) wakeIn(d time.Duration) {
-	if at := p.time().Add(d); at.Before(p.wakeAt) {
-		p.wakeAt = at
-	}
-}
-
 // look looks at everything, and sets the timer.
 func (p *process) look() {
 	if p.closing {
 		return
 	}
-	p.wakeAt = p.time().Add(lookAgain)
-	p.evaluate()
+	p.lookAtAll()
 	p.wakes++
 	wake := p.wakes
 	p.later(max(p.wakeAt.Sub(p.time()), evaluateStep), func() {
@@ -125,7 +118,9 @@ func (p *process) take(changes []change) {
 	members := maps.Clone(p.replica.members)
 	revision := p.replica.configRevision
 	for _, c := range changes {
-		p.replica.apply(c, p.time())
+		if part, changed := p.replica.apply(c, p.time()); changed {
+			p.changed(part)
+		}
 		p.replica.revision = max(p.replica.revision, c.revision)
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
@@ -153,19 +148,25 @@ func (p *process) evaluate() {
 	}
 	now := p.time()
 	p.noteOver(now)
+	saw := p.see(now)
 	w := p.world(now)
+	saw.settling = w.Settling
 	silences := p.silences
 	standing, incarnation := p.peer.Standing(now), p.incarnation()
 	if p.ready() {
-		p.want(w, steering.Desired(w, incarnation, standing.MayHold), silences)
+		p.want(w, p.desires(w, &saw, now), silences)
+		saw.changes[ofWish] = p.looked.changes[ofWish]
+		if p.s.broken != BreakGiven {
+			saw.changes[ofPromises] = p.looked.changes[ofPromises]
+		}
 	}
 	last := p.last
 	if standing.MayHold {
 		if p.generation > 0 && (last.generation == p.generation || p.s.broken == BreakRelease) {
-			p.letGo(w, incarnation, last, now)
+			p.unless(&p.looked.lettings, &saw, now, func() bool { return p.letGo(w, incarnation, last, now) }, ofServices)
 		}
-		p.proposePools(w, now)
-		p.proposeServices(w, incarnation, last, now)
+		p.unless(&p.looked.pools, &saw, now, func() bool { return p.proposePools(w, now) }, ofServices, ofWish)
+		p.unless(&p.looked.services, &saw, now, func() bool { return p.proposeServices(w, incarnation, last, now) }, ofPools)
 	}
 	if report := p.ownReport(); !report.equal(p.member) {
 		p.member = report
@@ -181,9 +182,7 @@ func (p *process) world(now time.Time) *steering.World {
 		Config: config, Self: p.lnn, Nodes: make(map[int]steering.Node, len(config.Nodes)), Pools: p.replica.statements(),
 		Services: p.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Loads: steering.Loads{},
 	}
-	p.promises.Bind(w)
-	steering.Outdated(w, p.releases)
-	w.Released = maps.Clone(p.releases)
+	p.promised(w)
 	for _, node := range config.Nodes {
 		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
 	}

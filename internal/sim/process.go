@@ -104,6 +104,7 @@ func (p *process) catchUp() {
 func (p *process) leave() {
 	p.s.say("%s the agent is asked to stop", p)
 	p.leaving = true
+	p.changed(ofNodes)
 	p.note()
 	p.awaitMoves(p.time().Add(leaveLimit))
 }

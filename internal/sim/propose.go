@@ -32,6 +32,7 @@ func (p *process) mayWrite(key string) bool {
 	w := &p.writer
 	if until, resting := w.resting[key]; resting {
 		if left := until.Sub(p.time()); left > 0 {
+			p.looked.tries = true
 			p.wakeIn(left)
 			return false
 		}
@@ -42,6 +43,7 @@ func (p *process) mayWrite(key string) bool {
 		delete(w.pending, key)
 		busy = false
 	}
+	p.looked.tries = p.looked.tries || busy // the next look sees whether it is free
 	return !busy
 }
 
@@ -56,6 +58,7 @@ func (p *process) busy(prefix string) bool {
 
 func (p *process) write(key string, conditions []condition, operations []operation) {
 	p.writer.pending[key] = -1
+	p.looked.tries = true
 	p.s.store.commit(p, writeTimeout, conditions, operations, func(revision int64, err error) {
 		if err != nil {
 			delete(p.writer.pending, key)
@@ -70,17 +73,20 @@ func (p *process) write(key string, conditions []condition, operations []operati
 	})
 }
 
-// letGo completes the moves away from this node whose addresses are off its interfaces.
-func (p *process) letGo(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
+// letGo completes the moves away from this node whose addresses are off its interfaces, if there are any.
+func (p *process) letGo(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) (any bool) {
 	on := steering.OnInterfaces{Held: last.held, Left: last.left}
 	if p.s.broken == BreakRelease {
 		on = steering.OnInterfaces{}
 	}
-	for _, letting := range steering.LetGo(w, incarnation, on, now) {
+	lettings := steering.LetGo(w, incarnation, on, now)
+	for _, letting := range lettings {
 		if p.writeRecord(letting.Pool, letting.Record, nil) {
 			p.promises.Renounce(letting.Renounced...)
+			p.changed(ofPromises)
 		}
 	}
+	return len(lettings) > 0
 }
 
 // noteOver takes in whose incarnations have been found over since, and has the store say so.
@@ -88,6 +94,7 @@ func (p *process) noteOver(now time.Time) {
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
 		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.record.Incarnation <= p.peer.Over(lnn) {
 			p.replica.bury(lnn, now)
+			p.changed(ofNodes)
 		}
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
@@ -124,7 +131,8 @@ func (p *process) turnOf(key string, wanted bool, after time.Duration, now time.
 	return may
 }
 
-func (p *process) proposePools(w *steering.World, now time.Time) {
+// proposePools writes what the records of pools should become, if they should become anything else.
+func (p *process) proposePools(w *steering.World, now time.Time) (any bool) {
 	pools := map[cluster.PoolID]bool{}
 	for _, id := range w.Config.Pools() {
 		pools[id] = true
@@ -137,11 +145,13 @@ func (p *process) proposePools(w *steering.World, now time.Time) {
 		if again > 0 {
 			p.wakeIn(again)
 		}
+		any = any || ok
 		if !p.turnOf(poolKey(id), ok, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
 			continue
 		}
 		p.writeRecord(id, proposal.Record, p.outageOperations(w, proposal, now))
 	}
+	return any
 }
 
 func sortedPools(pools map[cluster.PoolID]bool) []cluster.PoolID {
@@ -187,7 +197,8 @@ func (p *process) outageOperations(w *steering.World, proposal steering.Proposal
 	return operations
 }
 
-func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
+// proposeServices does the same for the records of service addresses.
+func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) (any bool) {
 	held := last.there()
 	if last.generation != p.generation {
 		held = p.assumeHeld(held)
@@ -201,7 +212,7 @@ func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnat
 		}
 		taking := proposal.Statement.Owner.LNN == p.lnn && w.Services[proposal.Key].Owner != proposal.Statement.Owner
 		if taking && p.busy(keyService+proposal.Key.Subnet.String()+"/") {
-			p.wakeIn(retryAfter)
+			p.tryAgainIn(retryAfter)
 			continue
 		}
 		p.writeService(proposal)
@@ -211,6 +222,7 @@ func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnat
 			delete(p.turns, name)
 		}
 	}
+	return len(wanted) > 0
 }
 
 func (p *process) assumeHeld(held map[netip.Addr]bool) map[netip.Addr]bool {
@@ -237,6 +249,7 @@ func (p *process) writeService(proposal steering.ServiceProposal) {
 	}
 	if proposal.Renounced {
 		p.promises.Renounce(proposal.Key.Address)
+		p.changed(ofPromises)
 	}
 	p.write(key, []condition{{key, p.replica.services[proposal.Key].revision}, p.sameConfig()}, []operation{put})
 }

@@ -58,6 +58,7 @@ func (p *process) tellReleased(to int, a netip.Addr, release steering.Release, u
 func (p *process) takeRelease(a netip.Addr, release steering.Release) {
 	if p.view != nil {
 		p.releases[a] = release
+		p.changed(ofPromises)
 		p.note()
 	}
 }

@@ -60,14 +60,14 @@ func newReplica() replica {
 	}
 }
 
-// apply takes in one change.
-func (r *replica) apply(c change, now time.Time) {
+// apply takes in one change, and says what of that which the loop sees may be changed by it, if anything is.
+func (r *replica) apply(c change, now time.Time) (part sight, changed bool) {
 	kind, _, _ := strings.Cut(c.key, "/")
 	switch kind + "/" {
 	case keyConfig + "/":
 		r.config, r.configRevision = c.value.(*cluster.Config), c.revision
 	case keyMember:
-		r.applyMember(c, now)
+		return ofNodes, r.applyMember(c, now)
 	case keyPool:
 		id, err := cluster.NewPoolID(c.key[len(keyPool):])
 		if err != nil {
@@ -76,18 +76,23 @@ func (r *replica) apply(c change, now time.Time) {
 		if delete(r.pools, id); c.value != nil {
 			r.pools[id] = poolEntry{c.value.(tenure.Record), c.revision}
 		}
+		return ofPools, true
 	case keyService:
 		key := serviceKeyIn(c.key)
 		if delete(r.services, key); c.value != nil {
 			r.services[key] = serviceEntry{c.value.(tenure.Statement), c.revision}
 		}
+		return ofServices, true
 	case keyDrain:
 		applyByNode(r.drains, c)
 	case keyOutage:
 		applyByNode(r.outages, c)
 	case keyTrust:
 		applyByNode(r.trusts, c)
+	default:
+		return ofNodes, false // the loop does not look at it
 	}
+	return ofNodes, true
 }
 
 func applyByNode[T any](into map[int]T, c change) {
@@ -106,7 +111,7 @@ func serviceKeyIn(key string) steering.ServiceKey {
 	return steering.ServiceKey{Subnet: id, Address: netip.MustParseAddr(address)}
 }
 
-func (r *replica) applyMember(c change, now time.Time) {
+func (r *replica) applyMember(c change, now time.Time) (news bool) {
 	if c.value == nil {
 		panic("sim: a report was deleted") // nobody does
 	}
@@ -119,7 +124,7 @@ func (r *replica) applyMember(c change, now time.Time) {
 			before.revision = 0
 		}
 		r.gone[lnn] = before
-		return
+		return true
 	}
 	same := known && old.record.Incarnation == record.Incarnation
 	if same {
@@ -141,6 +146,7 @@ func (r *replica) applyMember(c change, now time.Time) {
 		}
 		r.bury(lnn, now)
 	}
+	return !known || !record.alike(old.record)
 }
 
 // bury takes in that the incarnation of which a node's report is, is over.

@@ -22,6 +22,8 @@ type simulation struct {
 	trace    func(line string) // nil: nobody wants to know
 	steps    uint64
 
+	everyLook bool // no look of a loop is left out
+
 	config    *cluster.Config // as the scenario begins
 	addresses []netip.Addr    // every address that moves, sorted; elsewhere they go by their number here
 	number    map[netip.Addr]int
