@@ -60,8 +60,9 @@ func (p *process) want(w *steering.World, holdings []steering.Holding, silences 
 	p.changed(ofWish)
 	p.wanted, p.routesOf, p.silenced = holdings, w.Config, silences
 	handing := steering.Handing(w, p.incarnation(), p.changing)
-	p.promises.Give(handing)
-	p.changed(ofPromises)
+	if p.promises.Give(handing); len(handing) > 0 {
+		p.changed(ofPromises)
+	}
 	if p.s.broken != BreakGiven {
 		p.promises.Bind(w) // what is told is not taken back by what is decided next
 	}

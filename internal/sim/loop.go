@@ -165,7 +165,7 @@ func (p *process) evaluate() {
 		if p.generation > 0 && (last.generation == p.generation || p.s.broken == BreakRelease) {
 			p.unless(&p.looked.lettings, &saw, now, func() bool { return p.letGo(w, incarnation, last, now) }, ofServices)
 		}
-		p.unless(&p.looked.pools, &saw, now, func() bool { return p.proposePools(w, now) }, ofServices, ofWish)
+		p.unless(&p.looked.pools, &saw, now, func() bool { return p.proposePools(w, &saw, now) }, ofServices, ofWish)
 		p.unless(&p.looked.services, &saw, now, func() bool { return p.proposeServices(w, incarnation, last, now) }, ofPools)
 	}
 	if report := p.ownReport(); !report.equal(p.member) {

@@ -39,6 +39,7 @@ func newProcess(n *node) *process {
 	p := &process{node: n}
 	p.replica, p.turns = newReplica(), steering.Turns{}
 	p.desired = map[int]steering.Holding{}
+	p.looked.proposals = map[cluster.PoolID]proposed{}
 	p.promises, p.releases = steering.NewPromises(), map[netip.Addr]steering.Release{}
 	p.writer = writer{pending: map[string]int64{}, resting: map[string]time.Time{}}
 	p.knownDown = make([]time.Duration, n.s.Nodes+1)

@@ -82,8 +82,9 @@ func (p *process) letGo(w *steering.World, incarnation tenure.Incarnation, last 
 	lettings := steering.LetGo(w, incarnation, on, now)
 	for _, letting := range lettings {
 		if p.writeRecord(letting.Pool, letting.Record, nil) {
-			p.promises.Renounce(letting.Renounced...)
-			p.changed(ofPromises)
+			if p.promises.Renounce(letting.Renounced...); len(letting.Renounced) > 0 {
+				p.changed(ofPromises)
+			}
 		}
 	}
 	return len(lettings) > 0
@@ -132,7 +133,7 @@ func (p *process) turnOf(key string, wanted bool, after time.Duration, now time.
 }
 
 // proposePools writes what the records of pools should become, if they should become anything else.
-func (p *process) proposePools(w *steering.World, now time.Time) (any bool) {
+func (p *process) proposePools(w *steering.World, saw *sights, now time.Time) (any bool) {
 	pools := map[cluster.PoolID]bool{}
 	for _, id := range w.Config.Pools() {
 		pools[id] = true
@@ -141,17 +142,40 @@ func (p *process) proposePools(w *steering.World, now time.Time) (any bool) {
 		pools[id] = true
 	}
 	for _, id := range sortedPools(pools) {
-		proposal, again, ok := steering.ProposePool(w, id, false, now)
-		if again > 0 {
-			p.wakeIn(again)
-		}
-		any = any || ok
-		if !p.turnOf(poolKey(id), ok, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
+		proposal, known := p.proposalOf(w, id, saw, now)
+		any = any || known.wanted
+		if key := poolKey(id); !p.turnOf(key, known.wanted, time.Duration(max(known.rank, 0))*rankStep, now) || known.rank < 0 {
+			continue
+		} else if proposal == nil && !p.mayWrite(key) {
+			p.tryAgainIn(retryAfter)
 			continue
 		}
-		p.writeRecord(id, proposal.Record, p.outageOperations(w, proposal, now))
+		if proposal == nil {
+			again, _, _ := steering.ProposePool(w, id, false, now) // it has the time in it
+			proposal = &again
+		}
+		p.writeRecord(id, proposal.Record, p.outageOperations(w, *proposal, now))
 	}
 	return any
+}
+
+// proposalOf is what is known of what the record of a pool should become, and the proposal itself if it was found out just now.
+func (p *process) proposalOf(w *steering.World, id cluster.PoolID, saw *sights, now time.Time) (*steering.Proposal, proposed) {
+	sees := saw.but(ofServices, ofWish)
+	if known := p.looked.proposals[id]; !p.s.everyLook && known.holds(sees, now) {
+		if !known.again.IsZero() {
+			p.wakeIn(known.again.Sub(now))
+		}
+		return nil, known
+	}
+	proposal, again, wanted := steering.ProposePool(w, id, false, now)
+	known := proposed{outcome: outcome{sights: sees, known: true}, wanted: wanted, rank: proposal.Rank}
+	if again > 0 {
+		known.again = now.Add(again)
+		p.wakeIn(again)
+	}
+	p.looked.proposals[id] = known
+	return &proposal, known
 }
 
 func sortedPools(pools map[cluster.PoolID]bool) []cluster.PoolID {

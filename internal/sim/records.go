@@ -51,12 +51,12 @@ type memberRecord struct {
 }
 
 func (m memberRecord) equal(o memberRecord) bool {
-	return m.Span == o.Span && m.Observers.Equal(o.Observers) && m.alike(o)
+	return m.Span == o.Span && m.ConfigRevision == o.ConfigRevision && m.Observers.Equal(o.Observers) && m.alike(o)
 }
 
-// alike reports whether two reports are the same but for what only the peer looks at.
+// alike reports whether two reports are the same in what others decide by, but for what only the peer looks at.
 func (m memberRecord) alike(o memberRecord) bool {
-	return m.Name == o.Name && m.Incarnation == o.Incarnation && m.Ready == o.Ready && m.Leaving == o.Leaving && m.ConfigRevision == o.ConfigRevision &&
+	return m.Name == o.Name && m.Incarnation == o.Incarnation && m.Ready == o.Ready && m.Leaving == o.Leaving &&
 		m.Outage == o.Outage && m.HoldDown == o.HoldDown && m.Over == o.Over &&
 		maps.Equal(m.Faults, o.Faults) && maps.Equal(m.PoolFaults, o.PoolFaults)
 }

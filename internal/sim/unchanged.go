@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/holdfast/holdfast/internal/cluster"
 	"maps"
 	"time"
 
@@ -36,6 +37,7 @@ type sights struct {
 
 	faultless, passing, ready bool // of this node, on its way to its report
 	applied                   uint64
+	reported                  int64
 }
 
 // outcome is what came of looking at something.
@@ -50,6 +52,13 @@ func (o *outcome) holds(now sights, at time.Time) bool {
 	return o.known && (o.again.IsZero() || at.Before(o.again)) && o.sights == now
 }
 
+// proposed is what is known of the proposal for a pool. The proposal itself has the moment in it.
+type proposed struct {
+	outcome
+	wanted bool
+	rank   int
+}
+
 // looked is what a process remembers of its last look.
 type looked struct {
 	changes  [sightsOf]uint64
@@ -57,6 +66,7 @@ type looked struct {
 	tries    bool      // it wanted something written: the next one tries again, or looks whether it was done
 	askedFor time.Time // the soonest moment at which the look in progress wants another; zero: none
 
+	proposals                 map[cluster.PoolID]proposed
 	pools, services, lettings outcome
 	holdings                  outcome
 	desired                   []steering.Holding
@@ -71,6 +81,7 @@ func (p *process) see(now time.Time) sights {
 	saw := sights{
 		changes: p.looked.changes, incarnation: p.incarnation(), mayHold: standing.MayHold, reason: standing.Reason,
 		faultless: p.noCarrier == 0, passing: p.failing == 0, ready: p.wasReady, applied: p.last.generation,
+		reported: p.replica.members[p.lnn].record.ConfigRevision,
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
 		saw.over[lnn] = p.peer.Over(lnn)
@@ -132,7 +143,7 @@ func (p *process) unless(known *outcome, all *sights, now time.Time, part func()
 // but is without what only the report of the node itself comes of, and without some parts.
 func (s *sights) but(parts ...sight) sights {
 	saw := *s
-	saw.faultless, saw.passing, saw.ready = false, false, false
+	saw.faultless, saw.passing, saw.ready, saw.reported = false, false, false, 0
 	for _, part := range parts {
 		saw.changes[part] = 0
 		if part == ofWish {
