@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"net/netip"
 	"time"
 
@@ -115,7 +114,7 @@ func (p *process) subscribe() {
 
 // take brings changes into the replica and acts on members that came or went.
 func (p *process) take(changes []change) {
-	members := maps.Clone(p.replica.members)
+	members := p.replica.memberRevisions()
 	revision := p.replica.configRevision
 	for _, c := range changes {
 		if part, changed := p.replica.apply(c, p.time()); changed {
@@ -124,14 +123,14 @@ func (p *process) take(changes []change) {
 		p.replica.revision = max(p.replica.revision, c.revision)
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
-		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.revision != members[lnn].revision {
+		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.revision != members[lnn] {
 			p.recorded(lnn, entry.record)
 		}
 		if gone, is := p.replica.gone[lnn]; is && gone.record.Over && lnn != p.lnn && gone.incarnation > p.peer.Over(lnn) {
 			p.recorded(lnn, gone.record)
 		}
 	}
-	if _, present := p.replica.members[p.lnn]; !present && members[p.lnn].revision > 0 {
+	if _, present := p.replica.members[p.lnn]; !present && members[p.lnn] > 0 {
 		p.written = memberRecord{}
 		p.stir()
 	}
@@ -177,12 +176,25 @@ func (p *process) evaluate() {
 
 // world is everything that the decisions may look at.
 func (p *process) world(now time.Time) *steering.World {
-	config := p.replica.config
 	w := &steering.World{
-		Config: config, Self: p.lnn, Nodes: make(map[int]steering.Node, len(config.Nodes)), Pools: p.replica.statements(),
-		Services: p.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Loads: steering.Loads{},
+		Config: p.replica.config, Self: p.lnn, Pools: p.replica.statements(), Services: p.replica.serviceStatements(), Idle: noneIdle, Loads: noLoads,
 	}
 	p.promised(w)
+	p.nodes(w, now)
+	w.Settling = p.settling(w, now)
+	return w
+}
+
+// What is measured in no history.
+var (
+	noneIdle = map[netip.Addr]bool{}
+	noLoads  = steering.Loads{}
+)
+
+// addNodes puts what is known of the nodes into a world.
+func (p *process) addNodes(w *steering.World, now time.Time) {
+	config := w.Config
+	w.Nodes = make(map[int]steering.Node, len(config.Nodes))
 	for _, node := range config.Nodes {
 		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
 	}
@@ -206,8 +218,6 @@ func (p *process) world(now time.Time) *steering.World {
 		}
 	}
 	w.AddOwners(p.peer.Over)
-	w.Settling = p.settling(w, now)
-	return w
 }
 
 // presentNode adds to what the configuration says of a node what its own report says.

@@ -24,6 +24,10 @@ type replica struct {
 	drains         map[int]drainRecord
 	outages        map[int]outageRecord
 	trusts         map[int]trustRecord
+
+	// What the last world has of the records; nil when they have changed since.
+	poolRecords    map[cluster.PoolID]tenure.Record
+	serviceRecords map[steering.ServiceKey]tenure.Statement
 }
 
 type memberEntry struct {
@@ -76,12 +80,14 @@ func (r *replica) apply(c change, now time.Time) (part sight, changed bool) {
 		if delete(r.pools, id); c.value != nil {
 			r.pools[id] = poolEntry{c.value.(tenure.Record), c.revision}
 		}
+		r.poolRecords = nil
 		return ofPools, true
 	case keyService:
 		key := serviceKeyIn(c.key)
 		if delete(r.services, key); c.value != nil {
 			r.services[key] = serviceEntry{c.value.(tenure.Statement), c.revision}
 		}
+		r.serviceRecords = nil
 		return ofServices, true
 	case keyDrain:
 		applyByNode(r.drains, c)
@@ -160,19 +166,31 @@ func (r *replica) bury(lnn int, now time.Time) {
 	delete(r.members, lnn)
 }
 
+// memberRevisions is by which revision of its report each node is known; 0: it is not.
+func (r *replica) memberRevisions() (revisions [MaxNodes + 1]int64) {
+	for lnn, entry := range r.members {
+		revisions[lnn] = entry.revision
+	}
+	return revisions
+}
+
 // statements are the pools' records without their revisions. Decisions do not change them, and neither does this package.
 func (r *replica) statements() map[cluster.PoolID]tenure.Record {
-	out := make(map[cluster.PoolID]tenure.Record, len(r.pools))
-	for id, e := range r.pools {
-		out[id] = e.record
+	if r.poolRecords == nil {
+		r.poolRecords = make(map[cluster.PoolID]tenure.Record, len(r.pools))
+		for id, e := range r.pools {
+			r.poolRecords[id] = e.record
+		}
 	}
-	return out
+	return r.poolRecords
 }
 
 func (r *replica) serviceStatements() map[steering.ServiceKey]tenure.Statement {
-	out := make(map[steering.ServiceKey]tenure.Statement, len(r.services))
-	for key, e := range r.services {
-		out[key] = e.statement
+	if r.serviceRecords == nil {
+		r.serviceRecords = make(map[steering.ServiceKey]tenure.Statement, len(r.services))
+		for key, e := range r.services {
+			r.serviceRecords[key] = e.statement
+		}
 	}
-	return out
+	return r.serviceRecords
 }

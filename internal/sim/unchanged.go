@@ -70,6 +70,8 @@ type looked struct {
 	pools, services, lettings outcome
 	holdings                  outcome
 	desired                   []steering.Holding
+	nodesKnown                outcome
+	nodes                     map[int]steering.Node
 }
 
 // changed notes that a part of what a look sees has changed.
@@ -161,6 +163,18 @@ func (p *process) desires(w *steering.World, all *sights, now time.Time) []steer
 		p.looked.holdings = outcome{sights: saw, known: true}
 	}
 	return p.looked.desired
+}
+
+// nodes puts what is known of the nodes into a world: what it was in the last one if nothing has changed it.
+func (p *process) nodes(w *steering.World, now time.Time) {
+	all := p.see(now)
+	saw := all.but(ofPromises, ofWish)
+	if !p.s.everyLook && p.looked.nodesKnown.holds(saw, now) {
+		w.Nodes = p.looked.nodes
+		return
+	}
+	p.addNodes(w, now)
+	p.looked.nodesKnown, p.looked.nodes = outcome{sights: saw, known: true}, w.Nodes
 }
 
 // promised puts what was said of addresses into a world.
