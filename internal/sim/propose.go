@@ -100,8 +100,11 @@ func (p *process) noteOver(now time.Time) {
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
 		gone, is := p.replica.gone[lnn]
+		if !is {
+			continue
+		}
 		key := memberKey(lnn)
-		if !is || !p.turnOf(key, gone.revision > 0 && p.peer.Standing(now).MayHold, time.Duration(p.rank())*rankStep, now) {
+		if !p.turnOf(key, gone.revision > 0 && p.peer.Standing(now).MayHold, time.Duration(p.rank())*rankStep, now) {
 			continue
 		}
 		if !p.mayWrite(key) {

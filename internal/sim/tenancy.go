@@ -98,7 +98,9 @@ func (p *process) step(event tenure.Event) {
 	before := p.standing
 	p.standing = p.peer.Step(event, now, &p.box)
 	incarnation, _ := p.peer.Incarnation()
-	p.changeDeadline(p.standing, incarnation)
+	if !p.standing.MayHold || !before.MayHold || p.standing.Until != before.Until {
+		p.changeDeadline(p.standing, incarnation)
+	}
 	news := len(p.box.Findings) > 0
 	for _, f := range p.box.Findings {
 		p.s.say("%s finds node%d over up to incarnation %d: %s", p, f.LNN, f.Over, f.How)
