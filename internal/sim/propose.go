@@ -150,7 +150,6 @@ func (p *process) proposePools(w *steering.World, saw *sights, now time.Time) (a
 		if key := poolKey(id); !p.turnOf(key, known.wanted, time.Duration(max(known.rank, 0))*rankStep, now) || known.rank < 0 {
 			continue
 		} else if proposal == nil && !p.mayWrite(key) {
-			p.tryAgainIn(retryAfter)
 			continue
 		}
 		if proposal == nil {
