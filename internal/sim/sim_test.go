@@ -195,12 +195,12 @@ func TestKept(t *testing.T) {
 
 // TestShrink: what is found is the same, in less.
 func TestShrink(t *testing.T) {
-	o := Options{Break: BreakLease}
+	o, never := Options{Break: BreakLease}, func() bool { return false }
 	var large Result
 	for seed := uint64(0); large.Failure == "" || len(large.Scenario.Faults) < 4; seed++ {
 		large = Play(Generate(seed), o)
 	}
-	small := Shrink(large.Scenario, o, 250)
+	small := Shrink(large.Scenario, o, 250, never)
 	if kindOf(small.Failure) != kindOf(large.Failure) {
 		t.Errorf("%q became %q", large.Failure, small.Failure)
 	}
@@ -214,7 +214,7 @@ func TestShrink(t *testing.T) {
 	if result := Play(again, o); result.Failure != small.Failure {
 		t.Errorf("read back it ends with %q, not %q", result.Failure, small.Failure)
 	}
-	if well := Shrink(large.Scenario, Options{}, 400); well.Failure != "" || len(well.Scenario.Faults) != len(large.Scenario.Faults) {
+	if well := Shrink(large.Scenario, Options{}, 400, never); well.Failure != "" || len(well.Scenario.Faults) != len(large.Scenario.Faults) {
 		t.Errorf("nothing was wrong, and it became %s", well.Scenario)
 	}
 }
