@@ -57,9 +57,12 @@ func (p *process) want(w *steering.World, holdings []steering.Holding, silences 
 		return
 	}
 	p.generation++
+	p.changed(ofWish)
 	p.wanted, p.routesOf, p.silenced = holdings, w.Config, silences
 	handing := steering.Handing(w, p.incarnation(), p.changing)
-	p.promises.Give(handing)
+	if p.promises.Give(handing); len(handing) > 0 {
+		p.changed(ofPromises)
+	}
 	if p.s.broken != BreakGiven {
 		p.promises.Bind(w) // what is told is not taken back by what is decided next
 	}
@@ -166,6 +169,7 @@ func (p *process) acquire(a int, moves bool) {
 
 // refresh takes in what is on the interfaces.
 func (p *process) refresh() {
+	held, left := p.last.held, p.last.left
 	p.last.held, p.last.left = map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for a, address := range p.s.addresses {
 		if _, wanted := p.desired[a]; p.kernel.has(a) && wanted {
@@ -173,6 +177,9 @@ func (p *process) refresh() {
 		} else if p.kernel.has(a) {
 			p.last.left[address] = true
 		}
+	}
+	if !maps.Equal(held, p.last.held) || !maps.Equal(left, p.last.left) {
+		p.changed(ofWish)
 	}
 }
 
@@ -202,6 +209,7 @@ func (p *process) reread() {
 // silence drops what moves, and the wish for it.
 func (p *process) silence(reason string) {
 	p.silences++
+	p.changed(ofWish)
 	off := 0
 	for a := range p.s.addresses {
 		if h, wanted := p.desired[a]; wanted && h.Kind != steering.Static {

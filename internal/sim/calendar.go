@@ -6,8 +6,16 @@ import "time"
 type happening struct {
 	at   time.Duration // since the beginning of the history
 	turn uint64        // of those at one moment, what was entered first comes first
-	do   func()
+	what event
 }
+
+// event is what happens.
+type event interface{ happen() }
+
+// act is an event that is just done.
+type act func()
+
+func (a act) happen() { a() }
 
 // calendar is what is to happen, as a heap whose first is what comes next.
 type calendar struct {
@@ -15,20 +23,25 @@ type calendar struct {
 	turn uint64
 }
 
-func (h happening) before(o happening) bool { return h.at < o.at || h.at == o.at && h.turn < o.turn }
+// fan is how many entries of the heap are below one.
+const fan = 4
+
+func (h *happening) before(o *happening) bool { return h.at < o.at || h.at == o.at && h.turn < o.turn }
 
 // enter puts something into the calendar.
-func (c *calendar) enter(at time.Duration, do func()) {
+func (c *calendar) enter(at time.Duration, what event) {
 	c.turn++
-	c.heap = append(c.heap, happening{at, c.turn, do})
-	for i := len(c.heap) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !c.heap[i].before(c.heap[parent]) {
-			return
+	entry, i := happening{at, c.turn, what}, len(c.heap)
+	c.heap = append(c.heap, entry)
+	for i > 0 {
+		parent := (i - 1) / fan
+		if !entry.before(&c.heap[parent]) {
+			break
 		}
-		c.heap[i], c.heap[parent] = c.heap[parent], c.heap[i]
+		c.heap[i] = c.heap[parent]
 		i = parent
 	}
+	c.heap[i] = entry
 }
 
 // next takes out what comes first, if it comes before a moment.
@@ -37,19 +50,24 @@ func (c *calendar) next(until time.Duration) (happening, bool) {
 		return happening{}, false
 	}
 	first, last := c.heap[0], len(c.heap)-1
-	c.heap[0], c.heap[last] = c.heap[last], happening{}
+	entry, i := c.heap[last], 0
+	c.heap[last] = happening{}
 	c.heap = c.heap[:last]
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if c.heap[child].before(c.heap[least]) {
+	for fan*i+1 < last {
+		least := fan*i + 1
+		for child := least + 1; child <= fan*i+fan && child < last; child++ {
+			if c.heap[child].before(&c.heap[least]) {
 				least = child
 			}
 		}
-		if least == i {
-			return first, true
+		if !c.heap[least].before(&entry) {
+			break
 		}
-		c.heap[i], c.heap[least] = c.heap[least], c.heap[i]
+		c.heap[i] = c.heap[least]
 		i = least
 	}
+	if last > 0 {
+		c.heap[i] = entry
+	}
+	return first, true
 }

@@ -98,7 +98,7 @@ func run(c *cobra.Command, set settings) error {
 		}
 		return runMany(c, set, options)
 	}
-	return runOne(c.OutOrStdout(), scenario, set, options)
+	return runOne(c, scenario, set, options)
 }
 
 func scenarioOf(story string, seed uint64) (Scenario, error) {
@@ -113,7 +113,8 @@ func scenarioOf(story string, seed uint64) (Scenario, error) {
 }
 
 // runOne plays one scenario.
-func runOne(out io.Writer, scenario Scenario, set settings, options Options) error {
+func runOne(c *cobra.Command, scenario Scenario, set settings, options Options) error {
+	out := c.OutOrStdout()
 	if set.trace {
 		options.Trace = func(line string) { fmt.Fprintln(out, line) }
 	}
@@ -122,7 +123,7 @@ func runOne(out io.Writer, scenario Scenario, set settings, options Options) err
 		fmt.Fprintln(out, "seeds=1 failed=0")
 		return nil
 	}
-	tell(out, result, set, options)
+	tell(contextOf(c), out, result, set, options)
 	fmt.Fprintln(out, "seeds=1 failed=1")
 	return failed{}
 }
@@ -134,13 +135,21 @@ const (
 )
 
 // tell shows a failure.
-func tell(out io.Writer, result Result, set settings, options Options) {
+func tell(ctx context.Context, out io.Writer, result Result, set settings, options Options) {
 	fmt.Fprintf(out, "seed %d (%s) failed after %s: %s\n", result.Scenario.Seed, result.Scenario.Story, result.At.Round(time.Microsecond), result.Failure)
-	if !set.shrink {
+	if !set.shrink || ctx.Err() != nil {
 		return
 	}
-	small := Shrink(result.Scenario, options, shrinkPlays)
+	small := Shrink(result.Scenario, options, shrinkPlays, func() bool { return ctx.Err() != nil })
 	fmt.Fprintf(out, "the same in a smaller scenario, after %s: %s\n%s%s", small.At.Round(time.Microsecond), small.Failure, small.Scenario, small.Scenario.Encode())
+}
+
+// contextOf ends when the command is to end.
+func contextOf(c *cobra.Command) context.Context {
+	if ctx := c.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
 }
 
 // runMany plays many seeds and shows what failed.
@@ -152,11 +161,8 @@ func runMany(c *cobra.Command, set settings, options Options) error {
 		options.Story = set.story
 	}
 	debug.SetGCPercent(1600) // what is kept is little, and what is thrown away is much
-	progress := newProgress(c.ErrOrStderr(), set.seeds)
-	ctx := c.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	progress := newProgress(c.ErrOrStderr(), isTerminal(c.ErrOrStderr()), set.seeds, time.Now())
+	ctx := contextOf(c)
 	out, wrong := c.OutOrStdout(), 0
 	played := Many(ctx, set.base, set.seeds, set.parallel, options, func(r Result) {
 		if r.Failure != "" {
@@ -164,9 +170,9 @@ func runMany(c *cobra.Command, set settings, options Options) error {
 			progress.clear()
 			shown := set
 			shown.shrink = set.shrink && wrong <= mostShrunk
-			tell(out, r, shown, options)
+			tell(ctx, out, r, shown, options)
 		}
-		progress.played(wrong)
+		progress.played(wrong, time.Now())
 	})
 	progress.clear()
 	fmt.Fprintf(out, "seeds=%d failed=%d\n", played, wrong)
@@ -176,35 +182,12 @@ func runMany(c *cobra.Command, set settings, options Options) error {
 	return nil
 }
 
-// progress is a line on a terminal that says how far it is; elsewhere it is nothing.
-type progress struct {
-	to      io.Writer // nil: no terminal
-	of, got uint64
-	began   time.Time
-	shown   time.Time
-}
-
-func newProgress(to io.Writer, of uint64) *progress {
-	p := &progress{of: of, began: time.Now()}
-	if file, is := to.(*os.File); is {
-		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			p.to = to
-		}
+// isTerminal reports whether somebody looks on.
+func isTerminal(to io.Writer) bool {
+	file, is := to.(*os.File)
+	if !is {
+		return false
 	}
-	return p
-}
-
-// played notes one more.
-func (p *progress) played(wrong int) {
-	p.got++
-	if now := time.Now(); p.to != nil && now.Sub(p.shown) > 200*time.Millisecond {
-		p.shown = now
-		fmt.Fprintf(p.to, "\r\x1b[K%d of %d seeds, %d failed, %.0f a second", p.got, p.of, wrong, float64(p.got)/now.Sub(p.began).Seconds())
-	}
-}
-
-func (p *progress) clear() {
-	if p.to != nil {
-		fmt.Fprint(p.to, "\r\x1b[K")
-	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

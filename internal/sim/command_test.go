@@ -2,11 +2,15 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // play runs the command and returns what it wrote, and its exit code.
@@ -15,7 +19,7 @@ func play(t *testing.T, args ...string) (out string, code int) {
 	command := Command()
 	var written bytes.Buffer
 	command.SetOut(&written)
-	command.SetErr(&written)
+	command.SetErr(io.Discard) // how far it is, where that takes long
 	command.SetArgs(args)
 	err := command.ExecuteContext(t.Context())
 	var coded interface{ ExitCode() int }
@@ -32,6 +36,41 @@ func play(t *testing.T, args ...string) (out string, code int) {
 func lastLine(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	return lines[len(lines)-1]
+}
+
+// TestCommandInterrupted: what is interrupted ends with a last line that counts what was played.
+func TestCommandInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	command := Command()
+	var written bytes.Buffer
+	command.SetOut(&written)
+	command.SetErr(io.Discard)
+	command.SetArgs([]string{"--seeds", "1000000", "--parallel", "2"})
+	timer := time.AfterFunc(200*time.Millisecond, interrupt)
+	defer timer.Stop()
+	if err := command.ExecuteContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var played, wrong int
+	if n, err := fmt.Sscanf(lastLine(written.String()), "seeds=%d failed=%d", &played, &wrong); n != 2 || err != nil || played >= 1000000 || wrong > 0 {
+		t.Errorf("it ends with\n%s", written.String())
+	}
+}
+
+// TestProgress: where there is no terminal, how far it is comes in plain lines, and seldom.
+func TestProgress(t *testing.T) {
+	var written bytes.Buffer
+	now := time.Unix(0, 0)
+	p := newProgress(&written, false, 1000, now)
+	for range 610 {
+		now = now.Add(100 * time.Millisecond)
+		p.played(1, now)
+	}
+	p.clear()
+	const want = "300 of 1000 seeds, 1 failed, 10 a second, 1m10s left\n600 of 1000 seeds, 1 failed, 10 a second, 40s left\n"
+	if written.String() != want {
+		t.Errorf("it says\n%swant\n%s", written.String(), want)
+	}
 }
 
 func TestCommand(t *testing.T) {

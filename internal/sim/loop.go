@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"net/netip"
 	"time"
 
@@ -23,7 +22,8 @@ type looking struct {
 	replica    replica
 	noted      bool      // the calendar has the next look
 	wakeAt     time.Time // when the loop looks again although nothing happens
-	wakes      int       // of those that the calendar has, only the last counts
+	looked     looked
+	wakes      int // of those that the calendar has, only the last counts
 	generation uint64
 	wanted     []steering.Holding
 	routesOf   *cluster.Config // whose routes the last wish has
@@ -54,20 +54,12 @@ func (p *process) note() {
 	})
 }
 
-// wakeIn asks to look again after a while.
-func (p *process) wakeIn(d time.Duration) {
-	if at := p.time().Add(d); at.Before(p.wakeAt) {
-		p.wakeAt = at
-	}
-}
-
 // look looks at everything, and sets the timer.
 func (p *process) look() {
 	if p.closing {
 		return
 	}
-	p.wakeAt = p.time().Add(lookAgain)
-	p.evaluate()
+	p.lookAtAll()
 	p.wakes++
 	wake := p.wakes
 	p.later(max(p.wakeAt.Sub(p.time()), evaluateStep), func() {
@@ -122,21 +114,23 @@ func (p *process) subscribe() {
 
 // take brings changes into the replica and acts on members that came or went.
 func (p *process) take(changes []change) {
-	members := maps.Clone(p.replica.members)
+	members := p.replica.memberRevisions()
 	revision := p.replica.configRevision
 	for _, c := range changes {
-		p.replica.apply(c, p.time())
+		if part, changed := p.replica.apply(c, p.time()); changed {
+			p.changed(part)
+		}
 		p.replica.revision = max(p.replica.revision, c.revision)
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
-		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.revision != members[lnn].revision {
+		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.revision != members[lnn] {
 			p.recorded(lnn, entry.record)
 		}
 		if gone, is := p.replica.gone[lnn]; is && gone.record.Over && lnn != p.lnn && gone.incarnation > p.peer.Over(lnn) {
 			p.recorded(lnn, gone.record)
 		}
 	}
-	if _, present := p.replica.members[p.lnn]; !present && members[p.lnn].revision > 0 {
+	if _, present := p.replica.members[p.lnn]; !present && members[p.lnn] > 0 {
 		p.written = memberRecord{}
 		p.stir()
 	}
@@ -153,20 +147,26 @@ func (p *process) evaluate() {
 	}
 	now := p.time()
 	p.noteOver(now)
+	saw := p.see(now)
 	w := p.world(now)
+	saw.settling, saw.changes[ofPromises] = w.Settling, p.looked.changes[ofPromises]
 	silences := p.silences
 	standing, incarnation := p.peer.Standing(now), p.incarnation()
 	if p.ready() {
-		p.want(w, steering.Desired(w, incarnation, standing.MayHold), silences)
+		p.want(w, p.desires(w, &saw, now), silences)
+		saw.changes[ofWish] = p.looked.changes[ofWish]
+		if p.s.broken != BreakGiven {
+			saw.changes[ofPromises] = p.looked.changes[ofPromises]
+		}
 	}
 	p.tellReady(w, standing.MayHold, now)
 	last := p.last
 	if standing.MayHold {
 		if p.generation > 0 && (last.generation == p.generation || p.s.broken == BreakRelease) {
-			p.letGo(w, incarnation, last, now)
+			p.unless(&p.looked.lettings, &saw, now, func() bool { return p.letGo(w, incarnation, last, now) }, ofServices)
 		}
-		p.proposePools(w, now)
-		p.proposeServices(w, incarnation, last, now)
+		p.unless(&p.looked.pools, &saw, now, func() bool { return p.proposePools(w, &saw, now) }, ofServices, ofWish)
+		p.unless(&p.looked.services, &saw, now, func() bool { return p.proposeServices(w, incarnation, last, now) }, ofPools)
 	}
 	if report := p.ownReport(); !report.equal(p.member) {
 		p.member = report
@@ -177,14 +177,26 @@ func (p *process) evaluate() {
 
 // world is everything that the decisions may look at.
 func (p *process) world(now time.Time) *steering.World {
-	config := p.replica.config
 	w := &steering.World{
-		Config: config, Self: p.lnn, Nodes: make(map[int]steering.Node, len(config.Nodes)), Pools: p.replica.statements(),
-		Services: p.replica.serviceStatements(), Idle: map[netip.Addr]bool{}, Loads: steering.Loads{},
+		Config: p.replica.config, Self: p.lnn, Pools: p.replica.statements(), Services: p.replica.serviceStatements(), Idle: noneIdle, Loads: noLoads,
 	}
-	p.promises.Bind(w)
-	steering.Outdated(w, p.releases)
-	w.Released = maps.Clone(p.releases)
+	p.promised(w)
+	p.nodes(w, now)
+	p.awaitReady(w, now)
+	w.Settling = p.settling(w, now)
+	return w
+}
+
+// What is measured in no history.
+var (
+	noneIdle = map[netip.Addr]bool{}
+	noLoads  = steering.Loads{}
+)
+
+// addNodes puts what is known of the nodes into a world.
+func (p *process) addNodes(w *steering.World, now time.Time) {
+	config := w.Config
+	w.Nodes = make(map[int]steering.Node, len(config.Nodes))
 	for _, node := range config.Nodes {
 		w.Nodes[node.LNN] = steering.Node{LNN: node.LNN, Name: node.Name, Weight: node.Weight, Witness: node.Witness}
 	}
@@ -208,11 +220,6 @@ func (p *process) world(now time.Time) *steering.World {
 		}
 	}
 	w.AddOwners(p.peer.Over)
-	if left := p.readiness.Bind(w, now); left > 0 {
-		p.wakeIn(left)
-	}
-	w.Settling = p.settling(w, now)
-	return w
 }
 
 // presentNode adds to what the configuration says of a node what its own report says.

@@ -33,8 +33,8 @@ func (s *simulation) connected(a, b int) bool {
 }
 
 // send puts a message on every network that it is meant for.
-func (s *simulation) send(from int, o tenure.Outgoing, late time.Duration) {
-	m := o.Message
+func (s *simulation) send(from int, o *tenure.Outgoing, late time.Duration) {
+	m := &o.Message
 	if s.broken == BreakLease && m.Kind == tenure.Heartbeat {
 		m.Span -= m.Interval
 	}
@@ -47,7 +47,7 @@ func (s *simulation) send(from int, o tenure.Outgoing, late time.Duration) {
 			copies = 2
 		}
 		for range copies {
-			s.carry(k, from, o.To, &m, late)
+			s.carry(k, from, o.To, m, late)
 		}
 	}
 }
@@ -68,9 +68,42 @@ func (s *simulation) carry(network, from, to int, m *tenure.Message, late time.D
 	if !s.calm && s.chance.chance(3) {
 		way += s.chance.between(0, 300*time.Millisecond)
 	}
-	s.after(way, func() {
-		if s.network.passes(network, from, to) {
-			s.node(to).arrive(m, from, network)
-		}
-	})
+	l := s.letter()
+	l.received, l.to = tenure.Received{Message: &l.message, From: from, Network: network}, to
+	l.message = *m
+	s.calendar.enter(s.now+max(way, 0), l)
+}
+
+// letter is one copy of a message on its way. It is used again, so whoever keeps what came with it makes a copy.
+type letter struct {
+	s        *simulation
+	message  tenure.Message
+	received tenure.Received
+	to       int
+}
+
+// letter is one to be filled in.
+func (s *simulation) letter() *letter {
+	last := len(s.carried) - 1
+	if last < 0 {
+		return &letter{s: s}
+	}
+	l := s.carried[last]
+	s.carried = s.carried[:last]
+	return l
+}
+
+// happen is the arrival of a letter.
+func (l *letter) happen() {
+	if l.s.network.passes(l.received.Network, l.received.From, l.to) {
+		l.s.node(l.to).arrive(&l.received)
+	}
+	l.s.carried = append(l.s.carried, l)
+}
+
+// keep is what came with a letter, for good.
+func keep(r *tenure.Received) tenure.Received {
+	message, received := *r.Message, *r
+	received.Message = &message
+	return received
 }

@@ -29,7 +29,7 @@ type node struct {
 	suspended int
 	frozen    int
 	since     time.Duration      // when it was suspended
-	packets   []packet           // that wait in the machine while it stands still
+	packets   []tenure.Received  // that wait in the machine while it stands still
 	slow      int                // milliseconds that the agent may be late by
 	sluggish  int                // milliseconds that its kernel may be late by
 	noCarrier int                // faults of its interface
@@ -45,13 +45,6 @@ type node struct {
 
 // forever is the deadline of a right that does not run out.
 const forever = int64(math.MaxInt64)
-
-// packet is a message that has come to a machine.
-type packet struct {
-	message *tenure.Message
-	from    int
-	network int
-}
 
 func (n *node) String() string { return n.name }
 
@@ -99,15 +92,15 @@ func (n *node) works() bool { return n.process != nil && !n.still() && n.unpower
 const maxPackets = 32
 
 // arrive brings a message to the machine: to the process, or to where it waits for it.
-func (n *node) arrive(m *tenure.Message, from, network int) {
+func (n *node) arrive(r *tenure.Received) {
 	switch {
 	case n.unpowered > 0 || n.process == nil:
 	case n.suspended > 0:
 		if len(n.packets) < maxPackets {
-			n.packets = append(n.packets, packet{m, from, network})
+			n.packets = append(n.packets, keep(r))
 		}
 	default:
-		n.process.hear(m, from, network)
+		n.process.hear(r)
 	}
 }
 
@@ -206,8 +199,8 @@ func (n *node) resume() {
 		}
 	}
 	n.s.after(n.chance.between(0, time.Millisecond), n.thawGuard)
-	for _, p := range packets {
-		n.arrive(p.message, p.from, p.network)
+	for i := range packets {
+		n.arrive(&packets[i])
 	}
 	n.goOn()
 }

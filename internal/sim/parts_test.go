@@ -34,7 +34,7 @@ func TestCalendar(t *testing.T) {
 		var want, got []int
 		times := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 100).Draw(t, "times")
 		for i, at := range times {
-			c.enter(time.Duration(at), func() { got = append(got, i) })
+			c.enter(time.Duration(at), act(func() { got = append(got, i) }))
 			want = append(want, i)
 		}
 		slices.SortStableFunc(want, func(a, b int) int { return times[a] - times[b] })
@@ -43,7 +43,7 @@ func TestCalendar(t *testing.T) {
 			if !ok {
 				break
 			}
-			next.do()
+			next.what.happen()
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)

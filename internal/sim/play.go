@@ -21,6 +21,8 @@ type Options struct {
 	Break Break
 	Story string            // what Many plays: this directed scenario for each seed; empty: what Generate makes of it
 	Trace func(line string) // takes each line of the timeline; nil: none is written
+
+	everyLook bool // no look is left out, whatever is known to come of it
 }
 
 // How a history goes after the last fault.
@@ -39,6 +41,7 @@ func Play(scenario Scenario, o Options) (result Result) {
 		return result
 	}
 	s := setUp(scenario, o.Break, o.Trace)
+	s.everyLook = o.everyLook
 	defer func() {
 		result.At, result.Steps = s.now, s.steps
 		switch found := recover().(type) {

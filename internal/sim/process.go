@@ -39,6 +39,7 @@ func newProcess(n *node) *process {
 	p := &process{node: n}
 	p.replica, p.turns = newReplica(), steering.Turns{}
 	p.desired = map[int]steering.Holding{}
+	p.looked.proposals = map[cluster.PoolID]proposed{}
 	p.promises, p.releases = steering.NewPromises(), map[netip.Addr]steering.Release{}
 	p.readiness, p.toldReady = steering.NewReadiness(), map[netip.Addr]toldReady{}
 	p.writer = writer{pending: map[string]int64{}, resting: map[string]time.Time{}}
@@ -105,6 +106,7 @@ func (p *process) catchUp() {
 func (p *process) leave() {
 	p.s.say("%s the agent is asked to stop", p)
 	p.leaving = true
+	p.changed(ofNodes)
 	p.note()
 	p.awaitMoves(p.time().Add(leaveLimit))
 }

@@ -32,6 +32,7 @@ func (p *process) mayWrite(key string) bool {
 	w := &p.writer
 	if until, resting := w.resting[key]; resting {
 		if left := until.Sub(p.time()); left > 0 {
+			p.looked.tries = true
 			p.wakeIn(left)
 			return false
 		}
@@ -42,6 +43,7 @@ func (p *process) mayWrite(key string) bool {
 		delete(w.pending, key)
 		busy = false
 	}
+	p.looked.tries = p.looked.tries || busy // the next look sees whether it is free
 	return !busy
 }
 
@@ -56,6 +58,7 @@ func (p *process) busy(prefix string) bool {
 
 func (p *process) write(key string, conditions []condition, operations []operation) {
 	p.writer.pending[key] = -1
+	p.looked.tries = true
 	p.s.store.commit(p, writeTimeout, conditions, operations, func(revision int64, err error) {
 		if err != nil {
 			delete(p.writer.pending, key)
@@ -70,17 +73,21 @@ func (p *process) write(key string, conditions []condition, operations []operati
 	})
 }
 
-// letGo completes the moves away from this node whose addresses are off its interfaces.
-func (p *process) letGo(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
+// letGo completes the moves away from this node whose addresses are off its interfaces, if there are any.
+func (p *process) letGo(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) (any bool) {
 	on := steering.OnInterfaces{Held: last.held, Left: last.left}
 	if p.s.broken == BreakRelease {
 		on = steering.OnInterfaces{}
 	}
-	for _, letting := range steering.LetGo(w, incarnation, on, now) {
+	lettings := steering.LetGo(w, incarnation, on, now)
+	for _, letting := range lettings {
 		if p.writeRecord(letting.Pool, letting.Record, nil) {
-			p.promises.Renounce(letting.Renounced...)
+			if p.promises.Renounce(letting.Renounced...); len(letting.Renounced) > 0 {
+				p.changed(ofPromises)
+			}
 		}
 	}
+	return len(lettings) > 0
 }
 
 // noteOver takes in whose incarnations have been found over since, and has the store say so.
@@ -88,12 +95,16 @@ func (p *process) noteOver(now time.Time) {
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
 		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.record.Incarnation <= p.peer.Over(lnn) {
 			p.replica.bury(lnn, now)
+			p.changed(ofNodes)
 		}
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
 		gone, is := p.replica.gone[lnn]
+		if !is {
+			continue
+		}
 		key := memberKey(lnn)
-		if !is || !p.turnOf(key, gone.revision > 0 && p.peer.Standing(now).MayHold, time.Duration(p.rank())*rankStep, now) {
+		if !p.turnOf(key, gone.revision > 0 && p.peer.Standing(now).MayHold, time.Duration(p.rank())*rankStep, now) {
 			continue
 		}
 		if !p.mayWrite(key) {
@@ -124,7 +135,8 @@ func (p *process) turnOf(key string, wanted bool, after time.Duration, now time.
 	return may
 }
 
-func (p *process) proposePools(w *steering.World, now time.Time) {
+// proposePools writes what the records of pools should become, if they should become anything else.
+func (p *process) proposePools(w *steering.World, saw *sights, now time.Time) (any bool) {
 	pools := map[cluster.PoolID]bool{}
 	for _, id := range w.Config.Pools() {
 		pools[id] = true
@@ -133,15 +145,39 @@ func (p *process) proposePools(w *steering.World, now time.Time) {
 		pools[id] = true
 	}
 	for _, id := range sortedPools(pools) {
-		proposal, again, ok := steering.ProposePool(w, id, false, now)
-		if again > 0 {
-			p.wakeIn(again)
-		}
-		if !p.turnOf(poolKey(id), ok, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
+		proposal, known := p.proposalOf(w, id, saw, now)
+		any = any || known.wanted
+		if key := poolKey(id); !p.turnOf(key, known.wanted, time.Duration(max(known.rank, 0))*rankStep, now) || known.rank < 0 {
+			continue
+		} else if proposal == nil && !p.mayWrite(key) {
 			continue
 		}
-		p.writeRecord(id, proposal.Record, p.outageOperations(w, proposal, now))
+		if proposal == nil {
+			again, _, _ := steering.ProposePool(w, id, false, now) // it has the time in it
+			proposal = &again
+		}
+		p.writeRecord(id, proposal.Record, p.outageOperations(w, *proposal, now))
 	}
+	return any
+}
+
+// proposalOf is what is known of what the record of a pool should become, and the proposal itself if it was found out just now.
+func (p *process) proposalOf(w *steering.World, id cluster.PoolID, saw *sights, now time.Time) (*steering.Proposal, proposed) {
+	sees := saw.but(ofServices, ofWish)
+	if known := p.looked.proposals[id]; !p.s.everyLook && known.holds(sees, now) {
+		if !known.again.IsZero() {
+			p.wakeIn(known.again.Sub(now))
+		}
+		return nil, known
+	}
+	proposal, again, wanted := steering.ProposePool(w, id, false, now)
+	known := proposed{outcome: outcome{sights: sees, known: true}, wanted: wanted, rank: proposal.Rank}
+	if again > 0 {
+		known.again = now.Add(again)
+		p.wakeIn(again)
+	}
+	p.looked.proposals[id] = known
+	return &proposal, known
 }
 
 func sortedPools(pools map[cluster.PoolID]bool) []cluster.PoolID {
@@ -187,7 +223,8 @@ func (p *process) outageOperations(w *steering.World, proposal steering.Proposal
 	return operations
 }
 
-func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) {
+// proposeServices does the same for the records of service addresses.
+func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnation, last applied, now time.Time) (any bool) {
 	held := last.there()
 	if last.generation != p.generation {
 		held = p.assumeHeld(held)
@@ -201,7 +238,7 @@ func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnat
 		}
 		taking := proposal.Statement.Owner.LNN == p.lnn && w.Services[proposal.Key].Owner != proposal.Statement.Owner
 		if taking && p.busy(keyService+proposal.Key.Subnet.String()+"/") {
-			p.wakeIn(retryAfter)
+			p.tryAgainIn(retryAfter)
 			continue
 		}
 		p.writeService(proposal)
@@ -211,6 +248,7 @@ func (p *process) proposeServices(w *steering.World, incarnation tenure.Incarnat
 			delete(p.turns, name)
 		}
 	}
+	return len(wanted) > 0
 }
 
 func (p *process) assumeHeld(held map[netip.Addr]bool) map[netip.Addr]bool {
@@ -237,6 +275,7 @@ func (p *process) writeService(proposal steering.ServiceProposal) {
 	}
 	if proposal.Renounced {
 		p.promises.Renounce(proposal.Key.Address)
+		p.changed(ofPromises)
 	}
 	p.write(key, []condition{{key, p.replica.services[proposal.Key].revision}, p.sameConfig()}, []operation{put})
 }

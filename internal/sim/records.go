@@ -51,9 +51,14 @@ type memberRecord struct {
 }
 
 func (m memberRecord) equal(o memberRecord) bool {
-	return m.Name == o.Name && m.Incarnation == o.Incarnation && m.Ready == o.Ready && m.Leaving == o.Leaving && m.ConfigRevision == o.ConfigRevision &&
-		m.Outage == o.Outage && m.HoldDown == o.HoldDown && m.Span == o.Span && m.Over == o.Over &&
-		m.Observers.Equal(o.Observers) && maps.Equal(m.Faults, o.Faults) && maps.Equal(m.PoolFaults, o.PoolFaults)
+	return m.Span == o.Span && m.ConfigRevision == o.ConfigRevision && m.Observers.Equal(o.Observers) && m.alike(o)
+}
+
+// alike reports whether two reports are the same in what others decide by, but for what only the peer looks at.
+func (m memberRecord) alike(o memberRecord) bool {
+	return m.Name == o.Name && m.Incarnation == o.Incarnation && m.Ready == o.Ready && m.Leaving == o.Leaving &&
+		m.Outage == o.Outage && m.HoldDown == o.HoldDown && m.Over == o.Over &&
+		maps.Equal(m.Faults, o.Faults) && maps.Equal(m.PoolFaults, o.PoolFaults)
 }
 
 func memberKey(lnn int) string         { return keyMember + strconv.Itoa(lnn) }

@@ -21,6 +21,7 @@ type handingOver struct {
 	releases map[netip.Addr]steering.Release
 
 	readiness steering.Readiness
+	unready   map[netip.Addr]bool // what the last look found to wait
 	toldReady map[netip.Addr]toldReady
 }
 
@@ -67,6 +68,17 @@ func (p *process) tellReleased(to int, a netip.Addr, release steering.Release, u
 	})
 }
 
+// awaitReady puts into the world which moves away from this node wait for their targets, and looks again when that ends.
+func (p *process) awaitReady(w *steering.World, now time.Time) {
+	if left := p.readiness.Bind(w, now); left > 0 {
+		p.wakeIn(left)
+	}
+	if !maps.Equal(w.Unready, p.unready) {
+		p.changed(ofPromises)
+	}
+	p.unready = w.Unready
+}
+
 // tellReady tells the owners of addresses that move to this node that it could take them now.
 func (p *process) tellReady(w *steering.World, mayHold bool, now time.Time) {
 	ready := steering.Ready(w, p.incarnation(), mayHold)
@@ -108,6 +120,7 @@ func (p *process) sendReady(to int, a netip.Addr, move steering.Release, until t
 func (p *process) takeReady(from int, a netip.Addr, move steering.Release) {
 	if p.view != nil {
 		p.readiness.Hear(from, a, move)
+		p.changed(ofPromises)
 		p.note()
 	}
 }
@@ -116,6 +129,7 @@ func (p *process) takeReady(from int, a netip.Addr, move steering.Release) {
 func (p *process) takeRelease(a netip.Addr, release steering.Release) {
 	if p.view != nil {
 		p.releases[a] = release
+		p.changed(ofPromises)
 		p.note()
 	}
 }

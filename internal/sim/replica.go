@@ -24,6 +24,10 @@ type replica struct {
 	drains         map[int]drainRecord
 	outages        map[int]outageRecord
 	trusts         map[int]trustRecord
+
+	// What the last world has of the records; nil when they have changed since.
+	poolRecords    map[cluster.PoolID]tenure.Record
+	serviceRecords map[steering.ServiceKey]tenure.Statement
 }
 
 type memberEntry struct {
@@ -60,14 +64,14 @@ func newReplica() replica {
 	}
 }
 
-// apply takes in one change.
-func (r *replica) apply(c change, now time.Time) {
+// apply takes in one change, and says what of that which the loop sees may be changed by it, if anything is.
+func (r *replica) apply(c change, now time.Time) (part sight, changed bool) {
 	kind, _, _ := strings.Cut(c.key, "/")
 	switch kind + "/" {
 	case keyConfig + "/":
 		r.config, r.configRevision = c.value.(*cluster.Config), c.revision
 	case keyMember:
-		r.applyMember(c, now)
+		return ofNodes, r.applyMember(c, now)
 	case keyPool:
 		id, err := cluster.NewPoolID(c.key[len(keyPool):])
 		if err != nil {
@@ -76,18 +80,25 @@ func (r *replica) apply(c change, now time.Time) {
 		if delete(r.pools, id); c.value != nil {
 			r.pools[id] = poolEntry{c.value.(tenure.Record), c.revision}
 		}
+		r.poolRecords = nil
+		return ofPools, true
 	case keyService:
 		key := serviceKeyIn(c.key)
 		if delete(r.services, key); c.value != nil {
 			r.services[key] = serviceEntry{c.value.(tenure.Statement), c.revision}
 		}
+		r.serviceRecords = nil
+		return ofServices, true
 	case keyDrain:
 		applyByNode(r.drains, c)
 	case keyOutage:
 		applyByNode(r.outages, c)
 	case keyTrust:
 		applyByNode(r.trusts, c)
+	default:
+		return ofNodes, false // the loop does not look at it
 	}
+	return ofNodes, true
 }
 
 func applyByNode[T any](into map[int]T, c change) {
@@ -106,7 +117,7 @@ func serviceKeyIn(key string) steering.ServiceKey {
 	return steering.ServiceKey{Subnet: id, Address: netip.MustParseAddr(address)}
 }
 
-func (r *replica) applyMember(c change, now time.Time) {
+func (r *replica) applyMember(c change, now time.Time) (news bool) {
 	if c.value == nil {
 		panic("sim: a report was deleted") // nobody does
 	}
@@ -119,7 +130,7 @@ func (r *replica) applyMember(c change, now time.Time) {
 			before.revision = 0
 		}
 		r.gone[lnn] = before
-		return
+		return true
 	}
 	same := known && old.record.Incarnation == record.Incarnation
 	if same {
@@ -141,6 +152,7 @@ func (r *replica) applyMember(c change, now time.Time) {
 		}
 		r.bury(lnn, now)
 	}
+	return !known || !record.alike(old.record)
 }
 
 // bury takes in that the incarnation of which a node's report is, is over.
@@ -154,19 +166,31 @@ func (r *replica) bury(lnn int, now time.Time) {
 	delete(r.members, lnn)
 }
 
+// memberRevisions is by which revision of its report each node is known; 0: it is not.
+func (r *replica) memberRevisions() (revisions [MaxNodes + 1]int64) {
+	for lnn, entry := range r.members {
+		revisions[lnn] = entry.revision
+	}
+	return revisions
+}
+
 // statements are the pools' records without their revisions. Decisions do not change them, and neither does this package.
 func (r *replica) statements() map[cluster.PoolID]tenure.Record {
-	out := make(map[cluster.PoolID]tenure.Record, len(r.pools))
-	for id, e := range r.pools {
-		out[id] = e.record
+	if r.poolRecords == nil {
+		r.poolRecords = make(map[cluster.PoolID]tenure.Record, len(r.pools))
+		for id, e := range r.pools {
+			r.poolRecords[id] = e.record
+		}
 	}
-	return out
+	return r.poolRecords
 }
 
 func (r *replica) serviceStatements() map[steering.ServiceKey]tenure.Statement {
-	out := make(map[steering.ServiceKey]tenure.Statement, len(r.services))
-	for key, e := range r.services {
-		out[key] = e.statement
+	if r.serviceRecords == nil {
+		r.serviceRecords = make(map[steering.ServiceKey]tenure.Statement, len(r.services))
+		for key, e := range r.services {
+			r.serviceRecords[key] = e.statement
+		}
 	}
-	return out
+	return r.serviceRecords
 }

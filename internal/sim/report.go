@@ -170,6 +170,7 @@ func (p *process) drawFrom(e, o entry, done func(error)) {
 			return
 		}
 		p.past = steering.PastOf(next.Starts, outage.Since, now)
+		p.changed(ofNodes)
 		if needs, _ := p.needsIncarnation(p.time()); needs {
 			p.s.say("%s draws incarnation %d", p, next.Number)
 			p.lapsedAt = time.Time{}

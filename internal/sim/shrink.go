@@ -7,23 +7,25 @@ import (
 )
 
 // Shrink looks for a smaller scenario in which the same is wrong: fewer faults, fewer nodes, less of everything else, and shorter. It
-// plays at most so many, and returns the smallest with what became of it. A scenario in which nothing is wrong comes back as it is.
+// plays at most so many, and none once it is to stop, and returns the smallest with what became of it. A scenario in which nothing is
+// wrong comes back as it is.
 //
 // A smaller scenario is another history, in which chance falls out otherwise; each is tried with a few seeds.
-func Shrink(scenario Scenario, o Options, plays int) Result {
+func Shrink(scenario Scenario, o Options, plays int, stop func() bool) Result {
 	o.Trace = nil
-	h := shrinking{options: o, plays: plays, best: Play(scenario, o)}
+	h := shrinking{stop: stop, options: o, plays: plays, best: Play(scenario, o)}
 	if h.best.Failure == "" {
 		return h.best
 	}
 	h.kind = kindOf(h.best.Failure)
-	for smaller := true; smaller && h.plays > 0; {
+	for smaller := true; smaller && h.plays > 0 && !h.stop(); {
 		smaller = h.cutOff() || h.dropFaults() || h.dropNode() || h.simplify() || h.shorten()
 	}
 	return h.best
 }
 
 type shrinking struct {
+	stop    func() bool
 	options Options
 	plays   int
 	best    Result
@@ -43,7 +45,7 @@ const seedsTried = 4
 // fails reports whether a scenario fails in the same way, and keeps it if so.
 func (h *shrinking) fails(s Scenario) bool {
 	for i := range uint64(seedsTried) {
-		if h.plays == 0 || s.check() != nil {
+		if h.plays == 0 || h.stop() || s.check() != nil {
 			return false
 		}
 		h.plays--

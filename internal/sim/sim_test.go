@@ -97,9 +97,12 @@ func TestBrokenRulesAreFound(t *testing.T) {
 }
 
 // timeline is every line of a history.
-func timeline(s Scenario) string {
+func timeline(s Scenario) string { return timelineBy(s, Options{}) }
+
+func timelineBy(s Scenario, o Options) string {
 	var b strings.Builder
-	result := Play(s, Options{Trace: func(line string) { b.WriteString(line + "\n") }})
+	o.Trace = func(line string) { b.WriteString(line + "\n") }
+	result := Play(s, o)
 	fmt.Fprintf(&b, "%d steps, %s, %s", result.Steps, result.At, result.Failure)
 	return b.String()
 }
@@ -123,6 +126,26 @@ func TestSameSeedSameHistory(t *testing.T) {
 	})
 	if len(slices.Compact(slices.Sorted(slices.Values(alone)))) != len(seeds) {
 		t.Error("two seeds have the same history")
+	}
+}
+
+// TestLooksLeftOut: a history in which what is known to come to nothing is left out is the one in which nothing is, byte for byte.
+func TestLooksLeftOut(t *testing.T) {
+	t.Parallel()
+	count := uint64(60)
+	if testing.Short() {
+		count = 15
+	}
+	breaks := []Break{Unbroken, Unbroken, BreakWish, BreakGiven, BreakRelease}
+	for seed := range count {
+		broken := breaks[seed%uint64(len(breaks))]
+		all := strings.SplitAfter(timelineBy(Generate(seed), Options{Break: broken, everyLook: true}), "\n")
+		some := strings.SplitAfter(timelineBy(Generate(seed), Options{Break: broken}), "\n")
+		for i := range all {
+			if i >= len(some) || all[i] != some[i] {
+				t.Fatalf("seed %d, broken %q: with every look it goes on with\n%s", seed, broken, strings.Join(all[i:min(i+3, len(all))], ""))
+			}
+		}
 	}
 }
 
@@ -172,12 +195,12 @@ func TestKept(t *testing.T) {
 
 // TestShrink: what is found is the same, in less.
 func TestShrink(t *testing.T) {
-	o := Options{Break: BreakLease}
+	o, never := Options{Break: BreakLease}, func() bool { return false }
 	var large Result
 	for seed := uint64(0); large.Failure == "" || len(large.Scenario.Faults) < 4; seed++ {
 		large = Play(Generate(seed), o)
 	}
-	small := Shrink(large.Scenario, o, 250)
+	small := Shrink(large.Scenario, o, 250, never)
 	if kindOf(small.Failure) != kindOf(large.Failure) {
 		t.Errorf("%q became %q", large.Failure, small.Failure)
 	}
@@ -191,7 +214,7 @@ func TestShrink(t *testing.T) {
 	if result := Play(again, o); result.Failure != small.Failure {
 		t.Errorf("read back it ends with %q, not %q", result.Failure, small.Failure)
 	}
-	if well := Shrink(large.Scenario, Options{}, 400); well.Failure != "" || len(well.Scenario.Faults) != len(large.Scenario.Faults) {
+	if well := Shrink(large.Scenario, Options{}, 400, never); well.Failure != "" || len(well.Scenario.Faults) != len(large.Scenario.Faults) {
 		t.Errorf("nothing was wrong, and it became %s", well.Scenario)
 	}
 }

@@ -22,10 +22,13 @@ type simulation struct {
 	trace    func(line string) // nil: nobody wants to know
 	steps    uint64
 
+	everyLook bool // no look of a loop is left out
+
 	config    *cluster.Config // as the scenario begins
 	addresses []netip.Addr    // every address that moves, sorted; elsewhere they go by their number here
 	number    map[netip.Addr]int
 	network   network
+	carried   []*letter // that have arrived, to be used again
 	store     *store
 	nodes     []*node // by LNN less one
 
@@ -75,10 +78,10 @@ func (s *simulation) say(format string, args ...any) {
 }
 
 // after has something happen a while later.
-func (s *simulation) after(d time.Duration, do func()) { s.calendar.enter(s.now+max(d, 0), do) }
+func (s *simulation) after(d time.Duration, do func()) { s.calendar.enter(s.now+max(d, 0), act(do)) }
 
 // at has something happen at a moment.
-func (s *simulation) at(at time.Duration, do func()) { s.calendar.enter(max(at, s.now), do) }
+func (s *simulation) at(at time.Duration, do func()) { s.calendar.enter(max(at, s.now), act(do)) }
 
 // node is a node by its number.
 func (s *simulation) node(lnn int) *node { return s.nodes[lnn-1] }
@@ -92,7 +95,7 @@ func (s *simulation) play(until time.Duration) {
 		}
 		s.now = next.at
 		s.steps++
-		next.do()
+		next.what.happen()
 	}
 	s.now = max(s.now, until)
 }

@@ -34,18 +34,18 @@ func (p *process) recorded(lnn int, m memberRecord) {
 const maxInbox = 2048
 
 // hear takes a message off the wire, at the kernel's time of its arrival.
-func (p *process) hear(m *tenure.Message, from, network int) {
-	received := tenure.Received{Message: m, From: from, Network: network, Arrived: p.time()}
+func (p *process) hear(received *tenure.Received) {
+	received.Arrived = p.time()
 	if p.frozen > 0 || p.slow > 0 || len(p.inbox) > 0 {
 		if len(p.inbox) < maxInbox {
-			p.inbox = append(p.inbox, received)
+			p.inbox = append(p.inbox, keep(received))
 		}
 		if p.frozen == 0 && len(p.inbox) == 1 {
 			p.s.after(p.lag(), p.readWire)
 		}
 		return
 	}
-	p.receive(&received)
+	p.receive(received)
 	p.turn()
 }
 
@@ -98,7 +98,9 @@ func (p *process) step(event tenure.Event) {
 	before := p.standing
 	p.standing = p.peer.Step(event, now, &p.box)
 	incarnation, _ := p.peer.Incarnation()
-	p.changeDeadline(p.standing, incarnation)
+	if !p.standing.MayHold || !before.MayHold || p.standing.Until != before.Until {
+		p.changeDeadline(p.standing, incarnation)
+	}
 	news := len(p.box.Findings) > 0
 	for _, f := range p.box.Findings {
 		p.s.say("%s finds node%d over up to incarnation %d: %s", p, f.LNN, f.Over, f.How)
@@ -135,7 +137,7 @@ func (p *process) inform(event tenure.Event) {
 // flush sends what is to be sent.
 func (p *process) flush() {
 	for i := range p.box.Messages {
-		p.s.send(p.lnn, p.box.Messages[i], p.lag())
+		p.s.send(p.lnn, &p.box.Messages[i], p.lag())
 	}
 	p.box.Messages = p.box.Messages[:0]
 }

@@ -46,31 +46,52 @@ func (r Readiness) Hear(from int, address netip.Addr, move Release) {
 // Bind puts into a world which moves away from this node wait for their targets, and says in what time the first stops waiting; zero if
 // none waits. What the records have gone beyond is forgotten.
 func (r Readiness) Bind(w *World, now time.Time) (left time.Duration) {
-	moving := Moving(w)
-	maps.DeleteFunc(r.heard, func(address netip.Addr, word readyWord) bool { return moving[address].Epoch > word.move.Epoch })
-	maps.DeleteFunc(r.since, func(address netip.Addr, wait waiting) bool { return !wait.move.Of(moving[address]) })
-	w.Unready = map[netip.Addr]bool{}
-	for address, st := range moving {
-		if !awaits(w, st) {
-			continue
+	if len(r.heard)+len(r.since) > 0 {
+		moving := Moving(w)
+		maps.DeleteFunc(r.heard, func(address netip.Addr, word readyWord) bool { return moving[address].Epoch > word.move.Epoch })
+		maps.DeleteFunc(r.since, func(address netip.Addr, wait waiting) bool { return !wait.move.Of(moving[address]) })
+	}
+	w.Unready = nil
+	await := func(address netip.Addr, st tenure.Statement) {
+		rest := r.waits(w, address, st, now)
+		if rest <= 0 {
+			return
 		}
-		move := Release{Owner: st.Owner, Epoch: st.Epoch}
-		if word := r.heard[address]; word.from == st.To.LNN && word.move == move {
-			continue
+		if w.Unready == nil {
+			w.Unready = map[netip.Addr]bool{}
 		}
-		wait, known := r.since[address]
-		if !known {
-			wait = waiting{move, now}
-			r.since[address] = wait
+		w.Unready[address] = true
+		if left == 0 || rest < left {
+			left = rest
 		}
-		if rest := wait.since.Add(ReadyLimit).Sub(now); rest > 0 {
-			w.Unready[address] = true
-			if left == 0 || rest < left {
-				left = rest
+	}
+	for _, record := range w.Pools {
+		for address, st := range record {
+			if awaits(w, st) {
+				await(address, st)
 			}
 		}
 	}
+	for key, st := range w.Services {
+		if awaits(w, st) {
+			await(key.Address, st)
+		}
+	}
 	return left
+}
+
+// waits is for how much longer a move waits for its target.
+func (r Readiness) waits(w *World, address netip.Addr, st tenure.Statement, now time.Time) time.Duration {
+	move := Release{Owner: st.Owner, Epoch: st.Epoch}
+	if word := r.heard[address]; word.from == st.To.LNN && word.move == move {
+		return 0
+	}
+	wait, known := r.since[address]
+	if !known || wait.move != move {
+		wait = waiting{move, now}
+		r.since[address] = wait
+	}
+	return wait.since.Add(ReadyLimit).Sub(now)
 }
 
 // awaits reports whether a statement asks an address away from this node to another that may live.

@@ -117,7 +117,11 @@ func (r *right) end(set []int) (until time.Time, forever bool) {
 	n := 0
 	for _, lnn := range set {
 		if l := r.leases[lnn]; l != nil && n < len(ends) {
-			ends[n] = l.until
+			at := n
+			for ; at > 0 && l.until.After(ends[at-1]); at-- { // the latest first; there are few
+				ends[at] = ends[at-1]
+			}
+			ends[at] = l.until
 			n++
 		}
 	}
@@ -125,7 +129,6 @@ func (r *right) end(set []int) (until time.Time, forever bool) {
 	if n < need {
 		return time.Time{}, false
 	}
-	slices.SortFunc(ends[:n], func(a, b time.Time) int { return b.Compare(a) })
 	return ends[need-1], false
 }
 
