@@ -41,6 +41,7 @@ type clients struct {
 	mu          sync.Mutex
 	incarnation tenure.Incarnation // of the streams
 	streams     map[int]*stream
+	tracked     map[address.Connection]bool      // as of the last look; replaced, never changed
 	late        map[address.Connection]time.Time // came while their address left; until when they are told
 	world       *steering.World                  // of which moving is
 	moving      map[netip.Addr]tenure.Statement
@@ -126,8 +127,11 @@ func (c *clients) look(ctx context.Context) time.Duration {
 	for _, st := range moving {
 		owns = owns || st.Owner.LNN == c.self.LNN
 	}
+	c.mu.Lock()
+	c.tracked = tracked
+	c.mu.Unlock()
 	if c.tenancy.Permitted() { // a node that has lapsed says nothing: what its successors know is what they will need
-		c.tell(ctx, v, moving, tracked)
+		c.tell(ctx, v, moving)
 	}
 	if !owns && len(c.streams) == 0 {
 		return followIdle
@@ -146,7 +150,7 @@ func (c *clients) statements(w *steering.World) map[netip.Addr]tenure.Statement 
 }
 
 // tell sends each successor what changed for it.
-func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenure.Statement, tracked map[address.Connection]bool) {
+func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenure.Statement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.incarnation != v.incarnation {
@@ -163,7 +167,7 @@ func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenur
 	for addr, st := range moving {
 		successors[addr] = steering.Successors(st, c.self.LNN, v.incarnation)
 	}
-	for connection := range tracked {
+	for connection := range c.tracked {
 		for _, lnn := range successors[connection.Local.Addr()] {
 			want(lnn, connection)
 		}
@@ -256,6 +260,9 @@ func (c *clients) leave(w wish, before map[netip.Addr]bool) (afterwards func()) 
 			c.late[connection] = c.now().Add(lateFor)
 		}
 		c.mu.Unlock()
+		if v := c.view.Load(); v != nil && len(late) > 0 && c.tenancy.Permitted() {
+			c.tell(c.ctx, v, c.statements(v.world)) // they wait for it; the next look comes too late
+		}
 		c.note()
 	}
 }
