@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/address"
@@ -37,6 +39,7 @@ type clients struct {
 	tracker *address.Tracker
 	tickler *address.Tickler
 	wake    chan struct{}
+	seldom  atomic.Bool // there was nothing to follow at the last look
 
 	mu          sync.Mutex
 	incarnation tenure.Incarnation // of the streams
@@ -133,7 +136,10 @@ func (c *clients) look(ctx context.Context) time.Duration {
 	if c.tenancy.Permitted() { // a node that has lapsed says nothing: what its successors know is what they will need
 		c.tell(ctx, v, moving)
 	}
-	if !owns && len(c.streams) == 0 {
+	c.mu.Lock()
+	seldom := !owns && len(c.streams) == 0
+	c.mu.Unlock()
+	if c.seldom.Store(seldom); seldom {
 		return followIdle
 	}
 	return followEvery
@@ -236,9 +242,10 @@ func (c *clients) leave(w wish, before map[netip.Addr]bool) (afterwards func()) 
 		here, stays[h.Address] = append(here, h.Address), true
 	}
 	var going []netip.Addr
+	gone := map[netip.Addr]bool{}
 	for addr := range before {
 		if !stays[addr] && w.leaving[addr] {
-			going = append(going, addr)
+			going, gone[addr] = append(going, addr), true
 		}
 		here = append(here, addr)
 	}
@@ -259,11 +266,12 @@ func (c *clients) leave(w wish, before map[netip.Addr]bool) (afterwards func()) 
 		for _, connection := range late[:min(len(late), max(maxLateClient-len(c.late), 0))] {
 			c.late[connection] = c.now().Add(lateFor)
 		}
+		c.tracked = maps.Clone(c.tracked)
+		maps.DeleteFunc(c.tracked, func(connection address.Connection, _ bool) bool { return gone[connection.Local.Addr()] })
 		c.mu.Unlock()
-		if v := c.view.Load(); v != nil && len(late) > 0 && c.tenancy.Permitted() {
-			c.tell(c.ctx, v, c.statements(v.world)) // they wait for it; the next look comes too late
+		if v := c.view.Load(); v != nil && c.tenancy.Permitted() {
+			c.tell(c.ctx, v, c.statements(v.world)) // who came late waits for it, and who was reset need not be woken; a look comes too late
 		}
-		c.note()
 	}
 }
 
@@ -272,7 +280,9 @@ func (c *clients) changed(w wish, done applied) {
 	c.tickler.Here(func(a netip.Addr) bool { return done.held[a] })
 	if len(done.taken) > 0 {
 		c.tickler.Taken(done.taken, func(a netip.Addr) bool { return !w.moving[a].from.IsZero() })
-		c.note() // a node that had nothing looks seldom
+		if c.seldom.Load() {
+			c.note() // a node that had nothing
+		}
 	}
 }
 
