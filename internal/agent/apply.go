@@ -203,11 +203,6 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	afterwards := a.leave(w, before.there())
 	result := a.reconciler.SetUnder(ctx, w.desired(a.known), w.silences)
 	told := a.released(w, offInterfaces(result))
-	select { // looking for late clients takes a processor for milliseconds: those who wait for the address come first
-	case <-told:
-	case <-time.After(wordFirst):
-	}
-	afterwards()
 	switch mayHold := a.mayHold(); {
 	case !mayHold:
 		// The right ran out while the addresses were put on: take everything off again.
@@ -216,6 +211,11 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	case withheld:
 		a.again() // it came back meanwhile, and the loop has no reason to want anything else
 	}
+	select { // looking for late clients takes a processor for milliseconds: those who wait for the address come first
+	case <-told:
+	case <-time.After(wordFirst):
+	}
+	afterwards()
 	now := applied{
 		generation: w.generation, at: began, took: time.Since(began),
 		held: heldOf(result), left: leftOf(result), blind: result.Unread != nil, failed: failedOf(result), unlawful: unlawful(result), taken: result.Taken, released: result.Released,

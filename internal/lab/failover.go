@@ -198,9 +198,18 @@ func (s seen) String() string {
 	return text
 }
 
+// othersInterval is the time between two probes of an address that is not watched, in milliseconds.
+const othersInterval = 5
+
 // sights reads a report of the probe.
 func sights(r probeReport) seen {
-	s := seen{gapMS: r.longest()}
+	var s seen
+	for address, silence := range r.LongestMS {
+		if _, watched := r.Watched[address]; !watched {
+			silence -= othersInterval // or it could not be less
+		}
+		s.gapMS = max(s.gapMS, silence)
+	}
 	for _, one := range r.Watched {
 		s.lost = max(s.lost, one.Lost)
 		s.broke = s.broke || one.Broke
