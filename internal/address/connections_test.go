@@ -107,7 +107,7 @@ func TestTables(t *testing.T) {
 	take := func(from Source, push Push, wantLost bool, wantFresh ...string) {
 		t.Helper()
 		fresh, lost := tables.Take(from, push)
-		if got := fmt.Sprint(fresh); lost != wantLost || got != fmt.Sprint(wantFresh) {
+		if got := fmt.Sprint(addressesOf(fresh)); lost != wantLost || got != fmt.Sprint(wantFresh) {
 			t.Errorf("%+v: lost %v, new for %v; want %v, %v", push, lost, got, wantLost, wantFresh)
 		}
 	}

@@ -34,9 +34,9 @@ type table struct {
 	unneeded    time.Time // since when; zero: needed
 }
 
-// Take takes in a message and returns the addresses for which there are new connections. lost says that a message before it is
+// Take takes in a message and returns the connections that are new. lost says that a message before it is
 // missing: it changed nothing, and the source has to begin anew.
-func (t *Tables) Take(from Source, push Push) (fresh []netip.Addr, lost bool) {
+func (t *Tables) Take(from Source, push Push) (fresh []Connection, lost bool) {
 	last, known := t.sources[from]
 	if !push.Full && (!known || push.Sequence != last+1) {
 		delete(t.sources, from)
@@ -54,15 +54,14 @@ func (t *Tables) Take(from Source, push Push) (fresh []netip.Addr, lost bool) {
 	for _, c := range push.Closed {
 		t.remove(from, c)
 	}
-	var added []Connection
 	for _, c := range push.Opened {
 		if t.total >= MaxKept {
 			t.omitted++
 		} else if t.add(from, c) {
-			added = append(added, c)
+			fresh = append(fresh, c)
 		}
 	}
-	return addressesOf(added), false
+	return fresh, false
 }
 
 func (t *Tables) add(from Source, c Connection) bool {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,8 +56,14 @@ type Tickler struct {
 	tables  Tables
 	courses courses
 	here    map[netip.Addr]bool
+	late    []Connection             // told when their address was about to come, or after; woken at once, and then in its course
+	recent  map[Connection]time.Time // told within recently of addresses that are not here
 	wake    chan struct{}
 }
+
+// recently is how long before a planned move a connection was told that may be one which the old owner did not reset: the word that an
+// address may be taken and the word on who came late go side by side.
+const recently = 50 * time.Millisecond
 
 // NewTickler returns a Tickler that knows of nothing.
 func NewTickler(o TicklerOptions) *Tickler {
@@ -78,7 +86,7 @@ func NewTickler(o TicklerOptions) *Tickler {
 		o.Now = time.Now
 	}
 	return &Tickler{
-		TicklerOptions: o, metrics: newTickleMetrics(o.Registerer), here: map[netip.Addr]bool{}, wake: make(chan struct{}, 1),
+		TicklerOptions: o, metrics: newTickleMetrics(o.Registerer), here: map[netip.Addr]bool{}, recent: map[Connection]time.Time{}, wake: make(chan struct{}, 1),
 		found: findings{board: o.Board, last: map[string][]found{}},
 	}
 }
@@ -93,14 +101,29 @@ func (t *Tickler) Receive(from Source, push Push) (lost bool) {
 		t.metrics.resyncs.Inc()
 		return true
 	}
-	for _, a := range fresh {
-		if t.here[a] && !t.courses.runs(a) {
-			t.courses.start(a, false, t.Now())
-			notify(t.wake)
+	var late []Connection
+	for _, c := range fresh {
+		if t.here[c.Local.Addr()] {
+			late = append(late, c)
+		} else if len(t.recent) < MaxKept {
+			t.recent[c] = t.Now()
 		}
 	}
+	for _, a := range addressesOf(late) {
+		if !t.courses.runs(a) {
+			t.courses.start(a, false, t.Now())
+			late = slices.DeleteFunc(late, func(c Connection) bool { return c.Local.Addr() == a })
+		}
+	}
+	t.hurry(late)
 	t.gauge()
 	return false
+}
+
+// hurry has connections woken at once, as far as there is room. t.mu is held.
+func (t *Tickler) hurry(late []Connection) {
+	t.late = append(t.late, late[:min(len(late), max(MaxKept-len(t.late), 0))]...)
+	notify(t.wake)
 }
 
 // gauge shows how much is kept. t.mu is held.
@@ -117,11 +140,20 @@ func (t *Tickler) gauge() {
 func (t *Tickler) Taken(addresses []netip.Addr, planned func(netip.Addr) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	came := map[netip.Addr]bool{}
 	for _, a := range addresses {
-		t.here[a] = true
+		t.here[a], came[a] = true, true
 		t.courses.start(a, planned(a), t.Now())
 	}
-	notify(t.wake)
+	var late []Connection
+	for c, at := range t.recent {
+		if a := c.Local.Addr(); came[a] {
+			if delete(t.recent, c); planned(a) && t.Now().Sub(at) < recently {
+				late = append(late, c)
+			}
+		}
+	}
+	t.hurry(late)
 }
 
 // Here says which addresses are still on this node's interfaces: for all others nobody is woken any more.
@@ -134,6 +166,7 @@ func (t *Tickler) Here(held func(netip.Addr) bool) {
 			t.courses.stop(a)
 		}
 	}
+	t.late = slices.DeleteFunc(t.late, func(c Connection) bool { return !t.here[c.Local.Addr()] })
 }
 
 // Prune drops the tables that nobody will need: needed says whether, by the records, this node may come to take the address from
@@ -141,6 +174,7 @@ func (t *Tickler) Here(held func(netip.Addr) bool) {
 func (t *Tickler) Prune(needed func(netip.Addr, Source) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	maps.DeleteFunc(t.recent, func(_ Connection, at time.Time) bool { return t.Now().Sub(at) >= recently })
 	t.tables.Prune(t.Now(), func(a netip.Addr, from Source) bool { return t.courses.runs(a) || needed(a, from) })
 	t.gauge()
 }
@@ -152,6 +186,9 @@ func (t *Tickler) Run(ctx context.Context) {
 	for {
 		t.mu.Lock()
 		at, running := t.courses.next()
+		if len(t.late) > 0 {
+			at, running = t.Now(), true
+		}
 		t.mu.Unlock()
 		timer.Stop()
 		if running {
@@ -172,8 +209,9 @@ func (t *Tickler) Run(ctx context.Context) {
 func (t *Tickler) round(ctx context.Context) {
 	t.mu.Lock()
 	rounds := t.courses.due(t.Now())
-	var list []Connection
-	again := false // a client may have connected anew by now
+	list := t.late
+	t.late = nil
+	again := len(list) > 0 // a client may have connected anew by now
 	for _, r := range rounds {
 		connections := t.tables.Of(r.address)
 		list = append(list, connections...)

@@ -92,6 +92,8 @@ func TestClientsAreWokenFourTimes(t *testing.T) {
 func TestPlannedMoveWakesOnlyWhoIsLeft(t *testing.T) {
 	inTickling(t, func(t *testing.T, k *tickling) {
 		k.Receive(ownerSeven, Push{Sequence: 1, Full: true, Opened: []Connection{one, two}})
+		time.Sleep(recently)
+		k.start = time.Now()
 		k.Taken([]netip.Addr{one.Local.Addr()}, func(netip.Addr) bool { return true })
 		time.Sleep(100 * time.Millisecond)
 		k.Receive(ownerSeven, Push{Sequence: 2, Closed: []Connection{one}})
@@ -112,6 +114,43 @@ func TestLateConnectionsAreWoken(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		if got := k.sent(); got != "[0: 10.0.0.7 to 10.0.0.50:700]" {
 			t.Errorf("sent %s; want the one whose address is here", got)
+		}
+	})
+}
+
+// A client that was reset and reached the old owner once more is told of when the course of the move runs already. It does not wait for
+// the next round, and the others are not woken sooner.
+func TestLateConnectionsAreWokenAtOnceInACourse(t *testing.T) {
+	inTickling(t, func(t *testing.T, k *tickling) {
+		k.Receive(ownerSeven, Push{Sequence: 1, Full: true, Opened: []Connection{one}})
+		time.Sleep(recently)
+		k.start = time.Now()
+		k.Taken([]netip.Addr{one.Local.Addr()}, func(netip.Addr) bool { return true })
+		time.Sleep(5 * time.Millisecond)
+		k.Receive(ownerSeven, Push{Sequence: 2, Opened: []Connection{two, three}})
+		time.Sleep(10 * time.Millisecond)
+		if got := k.sent(); got != "[5: 10.0.0.7 to 10.0.0.51:701]" {
+			t.Errorf("sent %s; want the late one whose address is here", got)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if got := k.sent(); got != "[200: 10.0.0.7 to 10.0.0.50:700 200: 10.0.0.7 to 10.0.0.51:701]" {
+			t.Errorf("sent %s in the course", got)
+		}
+	})
+}
+
+// The word on who came late may be there before the address is.
+func TestLateConnectionsAreWokenAtOnceWhenTheAddressComes(t *testing.T) {
+	inTickling(t, func(t *testing.T, k *tickling) {
+		k.Receive(ownerSeven, Push{Sequence: 1, Full: true, Opened: []Connection{one}})
+		time.Sleep(recently)
+		k.Receive(ownerSeven, Push{Sequence: 2, Opened: []Connection{two, three}})
+		time.Sleep(3 * time.Millisecond)
+		k.start = time.Now()
+		k.Taken([]netip.Addr{one.Local.Addr()}, func(netip.Addr) bool { return true })
+		time.Sleep(10 * time.Millisecond)
+		if got := k.sent(); got != "[0: 10.0.0.7 to 10.0.0.51:701]" {
+			t.Errorf("sent %s; want the one that was told a moment ago", got)
 		}
 	})
 }

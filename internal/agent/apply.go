@@ -22,7 +22,7 @@ type applier struct {
 	stills     stills
 	reconciler *address.Reconciler
 	hooks      *hookRelay
-	released   func(wish, []netip.Addr)                            // called as soon as addresses are off; must not block
+	released   func(wish, []netip.Addr) (told <-chan struct{})     // called as soon as addresses are off; must not block
 	leave      func(wish, map[netip.Addr]bool) (afterwards func()) // resets clients of what is about to leave
 	mayHold    func() bool
 	log        *slog.Logger
@@ -95,6 +95,9 @@ const (
 	retryFailedAfter   = time.Second
 	retryUnlawfulAfter = 20 * time.Millisecond
 )
+
+// wordFirst is for how long the new owners are told of addresses before anything else is done.
+const wordFirst = 5 * time.Millisecond
 
 // Run carries wishes out until the context ends.
 func (a *applier) Run(ctx context.Context) {
@@ -199,8 +202,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	}
 	afterwards := a.leave(w, before.there())
 	result := a.reconciler.SetUnder(ctx, w.desired(a.known), w.silences)
-	a.released(w, offInterfaces(result))
-	afterwards()
+	told := a.released(w, offInterfaces(result))
 	switch mayHold := a.mayHold(); {
 	case !mayHold:
 		// The right ran out while the addresses were put on: take everything off again.
@@ -209,6 +211,11 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	case withheld:
 		a.again() // it came back meanwhile, and the loop has no reason to want anything else
 	}
+	select { // looking for late clients takes a processor for milliseconds: those who wait for the address come first
+	case <-told:
+	case <-time.After(wordFirst):
+	}
+	afterwards()
 	now := applied{
 		generation: w.generation, at: began, took: time.Since(began),
 		held: heldOf(result), left: leftOf(result), blind: result.Unread != nil, failed: failedOf(result), unlawful: unlawful(result), taken: result.Taken, released: result.Released,

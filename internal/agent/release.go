@@ -50,8 +50,9 @@ func (r *releases) current(w *steering.World) map[netip.Addr]steering.Release {
 	return maps.Clone(r.all)
 }
 
-// handed tells the new owners of addresses that have just left this node's interfaces.
-func (a *Agent) handed(w wish, released []netip.Addr) {
+// handed tells the new owners of addresses that have just left this node's interfaces. What it returns is closed when all have been
+// told, or cannot be.
+func (a *Agent) handed(w wish, released []netip.Addr) (told <-chan struct{}) {
 	requests := map[int]*holdfastv1.ReleasedRequest{}
 	for _, addr := range released {
 		st, handing := w.handing[addr]
@@ -67,8 +68,11 @@ func (a *Agent) handed(w wish, released []netip.Addr) {
 			request.Addresses = append(request.Addresses, &holdfastv1.ReleasedAddress{Address: addr.String(), Interface: st.Owner.Interface, Epoch: st.Epoch})
 		}
 	}
+	var under sync.WaitGroup
 	for lnn, request := range requests {
+		under.Add(1)
 		a.wg.Go(func() {
+			defer under.Done()
 			ctx, cancel := context.WithTimeout(a.ctx, releaseTimeout)
 			defer cancel()
 			if err := a.edges.releases.Released(ctx, lnn, request); err != nil {
@@ -76,6 +80,16 @@ func (a *Agent) handed(w wish, released []netip.Addr) {
 			}
 		})
 	}
+	done := make(chan struct{})
+	if len(requests) == 0 {
+		close(done)
+		return done
+	}
+	a.wg.Go(func() {
+		under.Wait()
+		close(done)
+	})
+	return done
 }
 
 // Released tells another node that it may take addresses.

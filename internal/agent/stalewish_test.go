@@ -34,13 +34,15 @@ func hungApplier() (*applier, *linktest.Fake, hangingNode) {
 	announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
 	hang := hangingNode{make(chan struct{})}
 	hooks := []cluster.Hook{{Phase: cluster.HookPrepare, Command: []string{"/bin/true"}, Timeout: time.Hour}}
+	told := make(chan struct{})
+	close(told)
 	a := &applier{
 		reconciler: address.New(address.Options{Kernel: kernel, Announcer: announcer}),
 		hooks: &hookRelay{
 			peers: hang, others: func() []int { return []int{2} }, hooks: func() []cluster.Hook { return hooks },
 			event: func(string, string, string, map[string]string) {}, log: slog.New(slog.DiscardHandler),
 		},
-		released: func(wish, []netip.Addr) {},
+		released: func(wish, []netip.Addr) <-chan struct{} { return told },
 		leave:    func(wish, map[netip.Addr]bool) func() { return func() {} },
 		mayHold:  func() bool { return true }, log: slog.New(slog.DiscardHandler), done: func(wish, applied) {}, wake: make(chan struct{}, 1),
 	}

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/address"
@@ -37,10 +39,12 @@ type clients struct {
 	tracker *address.Tracker
 	tickler *address.Tickler
 	wake    chan struct{}
+	seldom  atomic.Bool // there was nothing to follow at the last look
 
 	mu          sync.Mutex
 	incarnation tenure.Incarnation // of the streams
 	streams     map[int]*stream
+	tracked     map[address.Connection]bool      // as of the last look; replaced, never changed
 	late        map[address.Connection]time.Time // came while their address left; until when they are told
 	world       *steering.World                  // of which moving is
 	moving      map[netip.Addr]tenure.Statement
@@ -126,10 +130,16 @@ func (c *clients) look(ctx context.Context) time.Duration {
 	for _, st := range moving {
 		owns = owns || st.Owner.LNN == c.self.LNN
 	}
+	c.mu.Lock()
+	c.tracked = tracked
+	c.mu.Unlock()
 	if c.tenancy.Permitted() { // a node that has lapsed says nothing: what its successors know is what they will need
-		c.tell(ctx, v, moving, tracked)
+		c.tell(ctx, v, moving)
 	}
-	if !owns && len(c.streams) == 0 {
+	c.mu.Lock()
+	seldom := !owns && len(c.streams) == 0
+	c.mu.Unlock()
+	if c.seldom.Store(seldom); seldom {
 		return followIdle
 	}
 	return followEvery
@@ -146,7 +156,7 @@ func (c *clients) statements(w *steering.World) map[netip.Addr]tenure.Statement 
 }
 
 // tell sends each successor what changed for it.
-func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenure.Statement, tracked map[address.Connection]bool) {
+func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenure.Statement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.incarnation != v.incarnation {
@@ -163,7 +173,7 @@ func (c *clients) tell(ctx context.Context, v *view, moving map[netip.Addr]tenur
 	for addr, st := range moving {
 		successors[addr] = steering.Successors(st, c.self.LNN, v.incarnation)
 	}
-	for connection := range tracked {
+	for connection := range c.tracked {
 		for _, lnn := range successors[connection.Local.Addr()] {
 			want(lnn, connection)
 		}
@@ -232,9 +242,10 @@ func (c *clients) leave(w wish, before map[netip.Addr]bool) (afterwards func()) 
 		here, stays[h.Address] = append(here, h.Address), true
 	}
 	var going []netip.Addr
+	gone := map[netip.Addr]bool{}
 	for addr := range before {
 		if !stays[addr] && w.leaving[addr] {
-			going = append(going, addr)
+			going, gone[addr] = append(going, addr), true
 		}
 		here = append(here, addr)
 	}
@@ -255,8 +266,12 @@ func (c *clients) leave(w wish, before map[netip.Addr]bool) (afterwards func()) 
 		for _, connection := range late[:min(len(late), max(maxLateClient-len(c.late), 0))] {
 			c.late[connection] = c.now().Add(lateFor)
 		}
+		c.tracked = maps.Clone(c.tracked)
+		maps.DeleteFunc(c.tracked, func(connection address.Connection, _ bool) bool { return gone[connection.Local.Addr()] })
 		c.mu.Unlock()
-		c.note()
+		if v := c.view.Load(); v != nil && c.tenancy.Permitted() {
+			c.tell(c.ctx, v, c.statements(v.world)) // who came late waits for it, and who was reset need not be woken; a look comes too late
+		}
 	}
 }
 
@@ -265,7 +280,9 @@ func (c *clients) changed(w wish, done applied) {
 	c.tickler.Here(func(a netip.Addr) bool { return done.held[a] })
 	if len(done.taken) > 0 {
 		c.tickler.Taken(done.taken, func(a netip.Addr) bool { return !w.moving[a].from.IsZero() })
-		c.note() // a node that had nothing looks seldom
+		if c.seldom.Load() {
+			c.note() // a node that had nothing
+		}
 	}
 }
 

@@ -204,7 +204,8 @@ func TestWhoIsToldWhat(t *testing.T) {
 		v := &view{incarnation: 7, world: &steering.World{Self: 1, Nodes: map[int]steering.Node{
 			2: {LNN: 2, Present: step.present, Incarnation: step.of2}, 3: {LNN: 3, Present: true, Incarnation: 1},
 		}}}
-		c.tell(t.Context(), v, map[netip.Addr]tenure.Statement{connection.Local.Addr(): step.st}, step.tracked)
+		c.tracked = step.tracked
+		c.tell(t.Context(), v, map[netip.Addr]tenure.Statement{connection.Local.Addr(): step.st})
 		a.wg.Wait()
 		slices.Sort(record.told)
 		if got := fmt.Sprint(record.told); got != step.want {

@@ -99,6 +99,7 @@ var fences = []struct {
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain, and carries replies from one to the other"},
 	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},
 	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
+	{"golang.org/x/net/ipv4", []string{"internal/lab"}, "the probes of the lab send and read many packets at once"},
 	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
 	{"golang.org/x/crypto", []string{"internal/tenure/datagram"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},

@@ -35,6 +35,19 @@ func TestMain(m *testing.M) {
 		agentLife(path)
 		return
 	}
+	if path := os.Getenv(guardVariable); path != "" {
+		command := Command()
+		command.SetArgs([]string{"--socket", path})
+		if err := command.Execute(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if priority, err := strconv.Atoi(os.Getenv(busyVariable)); err == nil {
+		beBusy(uint32(priority))
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -136,6 +149,8 @@ type node struct {
 	filter *nft.Filter
 	stop   func()
 
+	closeFilter func()
+
 	mu   sync.Mutex
 	done []string // silence, remove, lift, in their order
 }
@@ -165,7 +180,8 @@ func newNode(t *testing.T) *node {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { n.filter.Close(); n.kernel.Close() })
+	n.closeFilter = sync.OnceFunc(n.filter.Close)
+	t.Cleanup(func() { n.closeFilter(); n.kernel.Close() })
 	n.run("ip link add ext0 type veth peer name ext1")
 	n.run("ip link set ext0 up")
 	n.run("ip addr add 10.0.0.1/24 dev ext0")

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"strconv"
+	"strings"
 )
 
 // startClients opens connections from a member to the cluster's zone and waits until all stand.
@@ -58,11 +59,48 @@ func (s *stage) gap(ctx context.Context, probe *program) (float64, error) {
 	if err := probe.ask("report", &report); err != nil {
 		return 0, err
 	}
+	return report.longest(), probe.ask("reset", &ignored)
+}
+
+// longest is the longest silence of any address.
+func (r probeReport) longest() float64 {
 	longest := 0.0
-	for _, silence := range report.LongestMS {
+	for _, silence := range r.LongestMS {
 		longest = max(longest, silence)
 	}
-	return longest, probe.ask("reset", &ignored)
+	return longest
+}
+
+// watch makes the probe look closely at some addresses, and waits until their echoes come and their idle clients are connected.
+func (s *stage) watch(ctx context.Context, probe *program, addresses []string) error {
+	var report probeReport
+	if err := probe.ask("watch "+strings.Join(addresses, " "), &report); err != nil {
+		return err
+	}
+	return s.wait(ctx, "the addresses that are watched are echoed, and idle clients are connected to them", func() (bool, error) {
+		err := probe.ask("report", &report)
+		return err == nil && len(report.Watched) == len(addresses) && report.standing(), err
+	})
+}
+
+// standing says whether every watched address is echoed now and its idle client has a connection.
+func (r probeReport) standing() bool {
+	for _, one := range r.Watched {
+		if one.Node == "" || one.LastMS > 100 {
+			return false
+		}
+	}
+	return true
+}
+
+// reaches says whether an idle client is connected to a node, as far as it knows.
+func (r probeReport) reaches(node string) bool {
+	for _, one := range r.Watched {
+		if one.Node == node {
+			return true
+		}
+	}
+	return false
 }
 
 // reconnected waits until all connections stand again, and one more round of requests went well.

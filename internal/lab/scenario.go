@@ -101,6 +101,11 @@ const servingPatience = 60 * time.Second
 
 // newStage starts a lab whose cluster serves, with a web server on every node.
 func newStage(ctx context.Context, file File, out *transcript, keep bool) (*stage, error) {
+	return newStageWith(ctx, file, out, keep, (*stage).startServer)
+}
+
+// newStageWith is newStage with another server on every node.
+func newStageWith(ctx context.Context, file File, out *transcript, keep bool, server func(*stage, context.Context, string) error) (*stage, error) {
 	plan, err := BuildPlan(file)
 	if err != nil {
 		return nil, err
@@ -119,7 +124,7 @@ func newStage(ctx context.Context, file File, out *transcript, keep bool) (*stag
 	err = s.serve(ctx, plan.Names(KindNode))
 	for _, node := range plan.Names(KindNode) {
 		if err == nil {
-			err = s.startServer(ctx, node)
+			err = server(s, ctx, node)
 		}
 	}
 	if err != nil {
@@ -150,6 +155,17 @@ func (s *stage) startServer(ctx context.Context, node string) error {
 		_, err = s.Output(ctx, node, "grep", "-q", ":0050 .* 0A ", "/proc/net/tcp", "/proc/net/tcp6") // port 80, listening
 		return err == nil, nil
 	})
+}
+
+// startEcho runs the echo server on a node, and returns when it listens.
+func (s *stage) startEcho(ctx context.Context, node string) error {
+	server, err := s.start(ctx, node, "holdfast", "lab", "serve-echo")
+	if err != nil {
+		return err
+	}
+	s.programs = append(s.programs, server)
+	var ready string
+	return server.read(&ready)
 }
 
 // close ends the programs and the lab.

@@ -93,8 +93,8 @@ func TestReadingTheCommandsOutput(t *testing.T) {
 
 // TestEchoRequest checks the checksum as a receiver does (RFC 1071): the sum over everything is all ones.
 func TestEchoRequest(t *testing.T) {
-	for _, number := range []uint16{0, 1, 0xff, 0xffff} {
-		packet := echoRequest(0xfffe, number)
+	for _, number := range []uint32{0, 1, 0xff, 0xffff, 0x10000} {
+		packet := echoRequest(number)
 		sum := uint32(0)
 		for i := 0; i < len(packet); i += 2 {
 			sum += uint32(binary.BigEndian.Uint16(packet[i:]))
@@ -132,6 +132,12 @@ func TestLabClientsAndProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := s.startEcho(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.watch(t.Context(), probe, []string{"10.10.0.11"}); err != nil {
+		t.Fatal(err)
+	}
 	lab.must(request{Op: "cut", Member: "node1"})
 	var report clientReport
 	until(t, "all clients notice", func() bool {
@@ -146,6 +152,19 @@ func TestLabClientsAndProbe(t *testing.T) {
 	if err := probe.ask("report", &silence); err != nil || silence.LongestMS["10.10.0.11"] <= silence.LongestMS["10.10.0.12"] || silence.Received == 0 {
 		t.Errorf("the cut node should have been silent for longer than the other: %+v, %v", silence, err)
 	}
+	until(t, "datagrams are echoed again", func() bool {
+		return probe.ask("report", &silence) == nil && silence.standing() && silence.Watched["10.10.0.11"].Lost > 0
+	})
+	if one := silence.Watched["10.10.0.11"]; one.Broke || one.Node != "node1" || !silence.reaches("node1") || silence.reaches("node2") {
+		t.Errorf("an idle client notices nothing of a cut that heals: %+v", one)
+	}
+	s.programs[len(s.programs)-1].stop() // the echo server
+	if err := s.startEcho(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the idle client is connected again", func() bool {
+		return probe.ask("report", &silence) == nil && silence.Watched["10.10.0.11"].ReconnectMS > 0
+	})
 	if gap, err := s.gap(t.Context(), probe); err != nil || gap == 0 {
 		t.Errorf("gap %v, %v", gap, err)
 	}

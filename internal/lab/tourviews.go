@@ -82,6 +82,9 @@ func (m measurement) String() string {
 	return text
 }
 
+// askEvenEvery is after how many looks at addresses that are not spread evenly the cluster is asked again to spread them.
+const askEvenEvery = 5
+
 // even waits until the nodes hold equally many addresses, give or take one. It asks for that now and then: a node that
 // has only just come is given nothing for a moment, and on a busy machine a node may have been taken for dead.
 func (s *stage) even(ctx context.Context, nodes []string) (holders map[string]string, err error) {
@@ -91,7 +94,7 @@ func (s *stage) even(ctx context.Context, nodes []string) (holders map[string]st
 		if err != nil || evenly(holders, nodes) {
 			return err == nil, err
 		}
-		if polls++; polls%40 == 0 {
+		if polls++; polls%askEvenEvery == 0 {
 			err = s.holdfast(ctx, nodes[0], "network", "pools", "rebalance-ips", labPool)
 		}
 		return false, err

@@ -37,7 +37,7 @@ func measureCommand(arguments []string) error {
 	m := measurement{report: report{Began: time.Now().UTC().Truncate(time.Second), Machine: machine(), Kernel: kernel()}}
 	flags := flag.NewFlagSet("rivals measure", flag.ContinueOnError)
 	flags.StringVar(&m.holdfast, "holdfast", "", "the binary of the product")
-	flags.DurationVar(&m.probe, "probe", 5*time.Millisecond, "between two probes of one address")
+	flags.DurationVar(&m.probe, "probe", 2*time.Millisecond, "between two probes of one address")
 	flags.IntVar(&m.rounds, "rounds", 1, "how often each system has its turn, 1 to 1000")
 	flags.IntVar(&m.repeats, "repeats", 1, "how often each fault is done in a turn, 1 to 1000; once to a slow system")
 	names := flags.String("systems", "", "which systems, by their names with commas between (all)")

@@ -49,11 +49,11 @@ func powerCycle(ctx context.Context, s *session, _ []string) error {
 // idlePatience is for how long after the failover an idle client is watched.
 const idlePatience = 10 * time.Second
 
-// afterwards is for how long after the addresses have moved they are watched still: what a system breaks late counts.
+// afterwards is for how long after the addresses have moved, or returned, they are watched still: what a system breaks late counts.
 const afterwards = time.Second
 
 // askEvenEvery is after how many looks at addresses that are not where they should be the system is asked again to spread them.
-const askEvenEvery = 12
+const askEvenEvery = 6
 
 // session is one system in its lab.
 type session struct {
@@ -141,7 +141,12 @@ func (s *session) whole(ctx context.Context) ([]string, error) {
 				return err
 			}
 		}
-		for range 2 {
+		for look := range 2 {
+			if look > 0 {
+				if err := pause(ctx, afterwards); err != nil {
+					return err
+				}
+			}
 			owners, err := s.answered(ctx)
 			if err == nil {
 				err = s.healthy(ctx, s.lab)
@@ -159,9 +164,6 @@ func (s *session) whole(ctx context.Context) ([]string, error) {
 				}
 			}
 			held = slices.Sorted(slices.Values(shares[victim]))
-			if err := pause(ctx, time.Second); err != nil {
-				return err
-			}
 		}
 		return nil
 	})

@@ -1,0 +1,81 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How an idle client behaves: it sends nothing, and when its connection ends it makes another at once. A packet that opens a
+// connection and is lost would be sent again by TCP after a second; this client has less patience.
+const (
+	idleDialPatience = 5 * time.Millisecond
+	idleDialPause    = time.Millisecond // after a connection was refused
+	idleFirstWord    = 250 * time.Millisecond
+)
+
+// idleClient keeps one TCP connection to an address. Safe for concurrent use.
+type idleClient struct {
+	address netip.Addr
+
+	mu     sync.Mutex
+	node   string    // whom it reaches; empty: nobody
+	broke  time.Time // when its connection ended, since the last reset; zero: it did not
+	stands time.Time // when the present one was made
+}
+
+// run connects, and connects again, until the context ends.
+func (c *idleClient) run(ctx context.Context) {
+	dialer := net.Dialer{Timeout: idleDialPatience, KeepAlive: -1} // or its own keepalive would find out
+	for ctx.Err() == nil {
+		connection, err := dialer.DialContext(ctx, "tcp4", netip.AddrPortFrom(c.address, echoPort).String())
+		if err != nil {
+			pause(ctx, idleDialPause)
+			continue
+		}
+		c.keep(ctx, connection)
+	}
+}
+
+// keep waits until the connection ends. It counts from when it was made if the node then says its name, so that it is one that
+// was accepted.
+func (c *idleClient) keep(ctx context.Context, connection net.Conn) {
+	made := time.Now()
+	defer context.AfterFunc(ctx, func() { connection.Close() })()
+	defer connection.Close()
+	reader := bufio.NewReader(connection)
+	_ = connection.SetReadDeadline(made.Add(idleFirstWord))
+	node, err := reader.ReadString('\n')
+	if err != nil {
+		return
+	}
+	_ = connection.SetReadDeadline(time.Time{})
+	c.mu.Lock()
+	c.node, c.stands = strings.TrimSpace(node), made
+	c.mu.Unlock()
+	_, _ = reader.ReadByte() // nothing comes; its end does
+	ended := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.node = ""
+	if c.broke.IsZero() {
+		c.broke = ended
+	}
+}
+
+func (c *idleClient) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broke = time.Time{}
+}
+
+// state says whom it reaches, and what has become of its connection since the last reset.
+func (c *idleClient) state() (node string, broke, stands time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.node, c.broke, c.stands
+}
