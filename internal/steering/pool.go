@@ -57,22 +57,22 @@ func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Prop
 	if !exists {
 		return retirePool(w, id)
 	}
-	return proposePool(w, site, asked, now)
+	return proposePool(w, site, &desk{}, asked, now)
 }
 
-func proposePool(w *World, site poolSite, asked bool, now time.Time) (p Proposal, wait time.Duration, ok bool) {
+func proposePool(w *World, site poolSite, d *desk, asked bool, now time.Time) (p Proposal, wait time.Duration, ok bool) {
 	p = Proposal{Pool: site.id, asked: asked, static: site.static, Record: site.record, Rank: -1}
-	request, back := poolRequest(w, site, asked, now)
-	result := allocate(site, request)
+	request, back := poolRequest(w, site, d, asked, now)
+	result := d.allocate(site, request)
 	var overruled []int
 	if asked {
 		overruled = overruleHoldDown(request.Candidates)
 	}
 	if !site.static {
 		// What must move goes first; whether more may move for evenness is looked at when that is done.
-		if asked || len(result.Moves) == 0 {
+		if asked || len(result.Moves) == 0 && !result.Even {
 			var evened placement.Result
-			if evened, p.Evenness = evenOut(w, site.pool, request, asked, now); p.Evenness.May {
+			if evened, p.Evenness = evenOut(w, site.pool, d, request, asked, now); p.Evenness.May {
 				result = evened
 			}
 		}
@@ -83,10 +83,12 @@ func proposePool(w *World, site poolSite, asked bool, now time.Time) (p Proposal
 	}
 	p.Decisions = result.Decisions
 	why := reasons{moves: result.Moves, decisions: result.Decisions}
-	for _, want := range result.Statements {
-		p.apply(w, want, &why, now)
+	for i, want := range result.Statements { // which are in the order of the request, as the configuration's addresses are sorted
+		p.apply(w, want, &d.recorded[i], &why, now)
 	}
-	p.dropRetired(w, site.addresses)
+	if d.configured < len(site.record) {
+		p.dropRetired(w, site.addresses)
+	}
 	if len(p.Changed) == 0 {
 		return p, wait, false
 	}
@@ -128,10 +130,11 @@ func (p *Proposal) trust(overruled []int) {
 // already there, so that a plan in progress is not planned again. Addresses of a silent node are left alone, and so are those
 // that another record still gives to somebody, those that only an absent node can let go of, and those that wait with an unfit
 // owner for others to return, unless an operator asked for a rebalance.
-func poolRequest(w *World, site poolSite, asked bool, now time.Time) (placement.Request, returning) {
+func poolRequest(w *World, site poolSite, d *desk, asked bool, now time.Time) (placement.Request, returning) {
+	d.candidates, d.recorded, d.configured = w.candidates(site, d.candidates[:0], now), d.recorded[:0], 0
 	request := placement.Request{
-		Pool: site.id, Candidates: w.candidates(site, now), FailoverPolicy: site.pool.FailoverPolicy, Pins: site.pool.Pins, Now: now,
-		Addresses: make([]netip.Addr, 0, len(site.addresses)), Current: make([]placement.Statement, 0, len(site.addresses)),
+		Pool: site.id, Candidates: d.candidates, FailoverPolicy: site.pool.FailoverPolicy, Pins: site.pool.Pins, Now: now,
+		Addresses: slices.Grow(d.addresses[:0], len(site.addresses)), Current: slices.Grow(d.current[:0], len(site.addresses)),
 	}
 	var members []cluster.Member // that keep what they have while they are away
 	var back returning
@@ -141,7 +144,10 @@ func poolRequest(w *World, site poolSite, asked bool, now time.Time) (placement.
 		back = w.returning(site, request.Candidates, now)
 	}
 	for _, address := range site.addresses {
-		st := site.record[address]
+		st, recorded := site.record[address]
+		if recorded {
+			d.configured++
+		}
 		if w.Silent(st.Owner) && !site.static || w.stuck(st, members) || back.kept[address] {
 			continue
 		}
@@ -155,9 +161,11 @@ func poolRequest(w *World, site poolSite, asked bool, now time.Time) (placement.
 		if back.spread[address] {
 			current.Next = cluster.Member{} // that was chosen for another day
 		}
+		d.recorded = append(d.recorded, st)
 		request.Addresses = append(request.Addresses, address)
 		request.Current = append(request.Current, current)
 	}
+	d.addresses, d.current = request.Addresses, request.Current
 	return request, back
 }
 
@@ -186,16 +194,26 @@ func (w *World) effectiveNext(st tenure.Statement) cluster.Member {
 	return st.Next.Member()
 }
 
-func allocate(site poolSite, request placement.Request) placement.Result {
+// desk is the memory on which one pool after the other is worked out. No proposal refers to it. The zero desk is ready.
+type desk struct {
+	candidates []placement.Candidate
+	addresses  []netip.Addr
+	current    []placement.Statement
+	recorded   []tenure.Statement // those on the request's addresses, in their order
+	configured int                // how many addresses the record has that are configured
+	placement.Workspace
+}
+
+func (d *desk) allocate(site poolSite, request placement.Request) placement.Result {
 	if site.static {
-		return placement.AllocateStatic(request)
+		return d.AllocateStatic(request)
 	}
-	return placement.Allocate(request)
+	return d.Allocate(request)
 }
 
 // apply turns what placement wants for one address into the step that tenure allows now.
-func (p *Proposal) apply(w *World, want placement.Statement, why *reasons, now time.Time) {
-	before := p.Record[want.Address]
+func (p *Proposal) apply(w *World, want placement.Statement, recorded *tenure.Statement, why *reasons, now time.Time) {
+	before := *recorded
 	after := before
 	switch claim := w.Claim(want.Owner); {
 	case want.Owner.IsZero() || claim.IsZero():
@@ -301,9 +319,6 @@ func (p *Proposal) takenFrom(w *World, owner tenure.Claim) {
 
 // dropRetired removes statements of addresses that are no longer configured, once nobody can hold them.
 func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
-	if p.hasOnly(addresses) {
-		return
-	}
 	for _, address := range slices.SortedFunc(maps.Keys(p.Record), netip.Addr.Compare) {
 		st := p.Record[address]
 		if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); configured {
@@ -323,17 +338,6 @@ func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
 			p.set(w, address, st, after, after.Reason)
 		}
 	}
-}
-
-// hasOnly reports whether the record says nothing of other addresses than these.
-func (p *Proposal) hasOnly(addresses []netip.Addr) bool {
-	on := 0
-	for _, address := range addresses {
-		if _, recorded := p.Record[address]; recorded {
-			on++
-		}
-	}
-	return on == len(p.Record)
 }
 
 // retirePool empties the record of a pool that is no longer configured.
@@ -401,6 +405,6 @@ func Request(w *World, id cluster.PoolID, now time.Time) placement.Request {
 	if !exists {
 		return placement.Request{Pool: id, Now: now}
 	}
-	request, _ := poolRequest(w, site, false, now)
+	request, _ := poolRequest(w, site, &desk{}, false, now)
 	return request
 }

@@ -43,6 +43,7 @@ func ProposePools(w *World, before Rests, now time.Time) ([]PoolProposal, Rests)
 	after := Rests{config: w.Config, settling: w.Settling, nodes: w.roll, records: w.Pools, services: w.Services, pools: map[cluster.PoolID]rest{}}
 	still := before.still(after)
 	ids := w.allPools()
+	var d desk
 	proposals := make([]PoolProposal, 0, len(ids))
 	for _, id := range ids {
 		p := PoolProposal{Proposal: Proposal{Pool: id, Record: w.Pools[id], Rank: -1}}
@@ -53,7 +54,7 @@ func ProposePools(w *World, before Rests, now time.Time) ([]PoolProposal, Rests)
 		site, exists := w.poolSite(id)
 		if !exists {
 			p.Proposal, p.Wait, p.Wanted = retirePool(w, id)
-		} else if p.Proposal, p.Wait, p.Wanted = proposePool(w, site, false, now); p.rests() {
+		} else if p.Proposal, p.Wait, p.Wanted = proposePool(w, site, &d, false, now); p.rests() {
 			if r, settled := w.restOf(site); settled {
 				after.pools[id] = r
 			}

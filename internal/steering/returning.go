@@ -120,7 +120,7 @@ func Kept(w *World, id cluster.PoolID, now time.Time) (kept map[netip.Addr]bool,
 	if !exists || site.static {
 		return nil, ""
 	}
-	back := w.returning(site, w.candidates(site, now), now)
+	back := w.returning(site, w.candidates(site, nil, now), now)
 	return back.kept, "its owner is not fit, and nobody was fit a moment ago: those who are again have their share, and the rest waits for the others for another " +
 		back.wait.Round(100*time.Millisecond).String()
 }

@@ -259,11 +259,12 @@ func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candida
 	if !exists {
 		return nil
 	}
-	return w.candidates(site, now)
+	return w.candidates(site, nil, now)
 }
 
-func (w *World) candidates(site poolSite, now time.Time) []placement.Candidate {
-	candidates := make([]placement.Candidate, 0, len(site.members))
+// candidates appends the members of a pool to an empty list.
+func (w *World) candidates(site poolSite, candidates []placement.Candidate, now time.Time) []placement.Candidate {
+	candidates = slices.Grow(candidates, len(site.members))
 	loads, age := w.plannedLoads(site.id)
 	for _, m := range site.members {
 		candidate := placement.Candidate{Member: m, Node: w.nodeName(m.LNN), Weight: w.Weight(site.pool, m.LNN), Why: w.unfitFor(site.id, site.static, m), Load: loads[m]}
