@@ -69,10 +69,10 @@ type table struct {
 	trusted []int       // fit seats that are not in hold-down, where there are others
 	byNode  [][]*slot   // by node: its slots, all in the memory of owned; see succession.go
 	owned   []*slot
-	plan    []int // by seat: what it is to get of the slots that are planned together
-	keys    []key       // by seat, empty until they are needed; see pick.go
-	byLoad  bool        // the failover policy is a measured one, and a load is known
-	carried float64     // under byLoad: what the seats whose load is known carry together
+	plan    []int   // by seat: what it is to get of the slots that are planned together
+	keys    []key   // by seat, empty until they are needed; see pick.go
+	byLoad  bool    // the failover policy is a measured one, and a load is known
+	carried float64 // under byLoad: what the seats whose load is known carry together
 }
 
 // newTable lays out a request, with the nodes of the LNNs in down taken as unfit.

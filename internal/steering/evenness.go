@@ -32,7 +32,7 @@ func EvennessOf(w *World, id cluster.PoolID, now time.Time) Evenness {
 		return Evenness{}
 	}
 	evenness.Reason = "nobody was fit a moment ago: what those who returned do not have as their share waits for the others"
-	w = w.called()
+	w = w.ForReading()
 	site, _ := w.poolSite(id)
 	evenness.Wait = w.returning(site, w.candidates(site, nil, now), now).wait
 	for _, lnn := range asked.Trusted {

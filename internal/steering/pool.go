@@ -52,7 +52,7 @@ func (w *World) poolSite(id cluster.PoolID) (site poolSite, exists bool) {
 // ProposePool says what the record of a pool should become. It returns false when the record is as it should be.
 // Wait is when to look again although nothing else happens (a hold-down that ends), zero if never.
 func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Proposal, wait time.Duration, ok bool) {
-	w = w.called()
+	w = w.ForReading()
 	site, exists := w.poolSite(id)
 	if !exists {
 		return retirePool(w, id)
@@ -400,7 +400,7 @@ func (r *reasons) of(address netip.Addr) string {
 
 // Request is the question to placement for one pool as things stand: for plans and explanations.
 func Request(w *World, id cluster.PoolID, now time.Time) placement.Request {
-	w = w.called()
+	w = w.ForReading()
 	site, exists := w.poolSite(id)
 	if !exists {
 		return placement.Request{Pool: id, Now: now}

@@ -46,10 +46,13 @@ func (r Readiness) Hear(from int, address netip.Addr, move Release) {
 // Bind puts into a world which moves away from this node wait for their targets, and says in what time the first stops waiting; zero if
 // none waits. What the records have gone beyond is forgotten.
 func (r Readiness) Bind(w *World, now time.Time) (left time.Duration) {
+	w.Unready = map[netip.Addr]bool{}
+	if len(r.heard)+len(r.since) == 0 && !asksAway(w) {
+		return 0 // as at most times
+	}
 	moving := Moving(w)
 	maps.DeleteFunc(r.heard, func(address netip.Addr, word readyWord) bool { return moving[address].Epoch > word.move.Epoch })
 	maps.DeleteFunc(r.since, func(address netip.Addr, wait waiting) bool { return !wait.move.Of(moving[address]) })
-	w.Unready = map[netip.Addr]bool{}
 	for address, st := range moving {
 		if !awaits(w, st) {
 			continue
@@ -71,6 +74,24 @@ func (r Readiness) Bind(w *World, now time.Time) (left time.Duration) {
 		}
 	}
 	return left
+}
+
+// asksAway reports whether a statement asks an address away from this node.
+func asksAway(w *World) bool {
+	asks := func(st tenure.Statement) bool { return st.Owner.LNN == w.Self && !st.To.IsZero() }
+	for _, record := range w.Pools {
+		for _, st := range record {
+			if asks(st) {
+				return true
+			}
+		}
+	}
+	for _, st := range w.Services {
+		if asks(st) {
+			return true
+		}
+	}
+	return false
 }
 
 // awaits reports whether a statement asks an address away from this node to another that may live.

@@ -39,7 +39,7 @@ type rest struct {
 // ProposePools is ProposePool for all pools that are configured, in their order, and then those that only have a record. What was at rest
 // when it was looked at before, and of which nothing has changed since, is not decided anew: its proposal is as empty as it was.
 func ProposePools(w *World, before Rests, now time.Time) ([]PoolProposal, Rests) {
-	w = w.called()
+	w = w.ForReading()
 	after := Rests{config: w.Config, settling: w.Settling, nodes: w.roll, records: w.Pools, services: w.Services, pools: map[cluster.PoolID]rest{}}
 	still := before.still(after)
 	ids := w.allPools()

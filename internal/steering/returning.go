@@ -115,7 +115,7 @@ func (w *World) backSince(id cluster.PoolID, m cluster.Member) time.Time {
 
 // Kept says which addresses of a pool stay with an owner that is not fit for now, and why.
 func Kept(w *World, id cluster.PoolID, now time.Time) (kept map[netip.Addr]bool, why string) {
-	w = w.called()
+	w = w.ForReading()
 	site, exists := w.poolSite(id)
 	if !exists || site.static {
 		return nil, ""

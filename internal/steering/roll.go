@@ -3,16 +3,18 @@ package steering
 import (
 	"slices"
 	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
 )
 
 // roll is the nodes of a world and whether they are configured, sorted by number: a decision on thousands of addresses asks for a few
 // nodes for each, and finds them here without copying them out of a map each time.
 //
-// It belongs to one decision. A world that has one is a copy that this package made for the time of that decision, in which neither the
-// nodes nor the configuration change.
+// A world that has one is a copy that belongs to one caller, and in which neither the nodes nor the configuration change.
 type roll struct {
 	numbers []int
 	nodes   []listed
+	hosts   map[cluster.SubnetID]map[int][]cluster.Member // see serviceInterfaces; of those subnets that were asked for
 }
 
 type listed struct {
@@ -24,14 +26,15 @@ type listed struct {
 // unlisted stands for a node of which nothing is known. It is only read.
 var unlisted listed
 
-// called is the world with its nodes called up: a copy, unless they are already.
-func (w *World) called() *World {
+// ForReading is a copy of the world, of which much can be asked quickly; the same one if it is such a copy already. It is for one caller
+// at a time, who changes neither its nodes nor its configuration.
+func (w *World) ForReading() *World {
 	if w.roll != nil {
 		return w
 	}
-	called := *w
-	called.roll = newRoll(w)
-	return &called
+	reading := *w
+	reading.roll = newRoll(w)
+	return &reading
 }
 
 func newRoll(w *World) *roll {

@@ -79,7 +79,7 @@ type World struct {
 	Renounced  map[netip.Addr]bool    // addresses of which this node, as their former next, is about to acknowledge that it will not take them
 	Settling   bool                   // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 
-	roll *roll // see there; nil in every world that comes from outside
+	roll *roll // see ForReading
 }
 
 // Claim is the claim under which a member may be put on record now; zero when its node is not present.
@@ -254,7 +254,7 @@ func (w *World) unfitFor(id cluster.PoolID, static bool, m cluster.Member) strin
 
 // Candidates are the members of a pool as placement sees them.
 func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candidate {
-	w = w.called()
+	w = w.ForReading()
 	site, exists := w.poolSite(id)
 	if !exists {
 		return nil
@@ -311,50 +311,4 @@ func (w *World) nodeName(lnn int) string {
 		return node.Name
 	}
 	return fmt.Sprintf("node %d", lnn)
-}
-
-// NotGiven says why a member of a pool is left out of the answers; empty when it may be given. Holding is how many addresses
-// of the pool it holds now.
-func NotGiven(w *World, id cluster.PoolID, m cluster.Member, holding int, now time.Time) string {
-	pool, _, _, exists := w.Config.Pool(id)
-	if !exists {
-		return "the pool is no longer configured"
-	}
-	if why := w.UnfitFor(id, m); why != "" {
-		return why
-	}
-	if _, suspended := slices.BinarySearch(pool.SuspendedNodes, m.LNN); suspended {
-		return "an operator suspended it in this pool"
-	}
-	if holding == 0 {
-		return "it holds no address of this pool"
-	}
-	if left := w.withheld(pool, m.LNN, now); left > 0 && w.anotherGiven(id, pool, m.LNN, now) {
-		return fmt.Sprintf("it came back and is withheld for another %s (sc-auto-unsuspend-delay)", left.Round(time.Second))
-	}
-	return ""
-}
-
-// withheld is how long a node that was away must still wait before the pool's name is answered with it.
-func (w *World) withheld(pool *cluster.Pool, lnn int, now time.Time) time.Duration {
-	node := w.node(lnn)
-	if pool.AutoUnsuspendDelay == 0 || node.Outage == 0 {
-		return 0
-	}
-	return max(node.FitSince.Add(pool.AutoUnsuspendDelay).Sub(now), 0)
-}
-
-// anotherGiven reports whether another node than one that is withheld can be given. The delay spares a node that is warming up; it must not
-// take the name away, as it would when all nodes were started anew.
-func (w *World) anotherGiven(id cluster.PoolID, pool *cluster.Pool, but int, now time.Time) bool {
-	for _, st := range w.Pools[id] {
-		m := st.Owner.Member()
-		if m.LNN == but || st.State() != tenure.Held || w.Over(st.Owner) || w.withheld(pool, m.LNN, now) > 0 || w.UnfitFor(id, m) != "" {
-			continue
-		}
-		if _, suspended := slices.BinarySearch(pool.SuspendedNodes, m.LNN); !suspended {
-			return true
-		}
-	}
-	return false
 }
