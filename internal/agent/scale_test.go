@@ -129,9 +129,10 @@ func BenchmarkLook256x4096(b *testing.B) {
 	}
 }
 
-// BenchmarkLoads256x4096 is what an agent of the largest cluster does when samples came in.
+// BenchmarkLoads256x4096 is what an agent of the largest cluster does when samples came in on which answers depend.
 func BenchmarkLoads256x4096(b *testing.B) {
 	l := largeLoop(b)
+	l.replica.config.Groupnets[0].Subnets[0].Pools[0].ConnectPolicy = cluster.ConnCount
 	b.ReportAllocs()
 	for b.Loop() {
 		l.refreshLoads()
@@ -145,7 +146,10 @@ func BenchmarkState256x4096(b *testing.B) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		l := largeLoop(b)
-		l.refreshLoads()
+		w := l.world(l.now())
+		l.answers.SetView(w.ForReading(), l.now())
+		l.proposePools(b.Context(), w, l.now())
+		l.publish(w, tenure.Standing{MayHold: true}, 1, applied{}, l.now())
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		runtime.KeepAlive(l)
