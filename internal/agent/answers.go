@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
-	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // answers keeps the DNS server's view in step with the world, and shares the rotation with the other nodes.
@@ -24,6 +23,8 @@ type answers struct {
 	*Agent
 	server    names
 	listening []netip.Addr
+	said      map[cluster.PoolID][]string // what the loop was last told of each member, in or out
+	saidUnder *cluster.Config             // the configuration whose members these are
 	sequence  atomic.Uint64
 	mu        sync.Mutex
 	rates     map[int]float64
@@ -96,6 +97,10 @@ func ownServiceAddresses(w *steering.World, id cluster.SubnetID, all []netip.Add
 func (s *answers) zones(w *steering.World, now time.Time) []dns.Zone {
 	var zones []dns.Zone
 	byName := map[string]int{}
+	names := make(map[int]string, len(w.Config.Nodes))
+	for i := range w.Config.Nodes {
+		names[w.Config.Nodes[i].LNN] = w.Config.Nodes[i].Name
+	}
 	for _, id := range w.Config.Pools() {
 		pool, subnet, groupnet, _ := w.Config.Pool(id)
 		if pool.Zone == "" {
@@ -120,19 +125,23 @@ func (s *answers) zones(w *steering.World, now time.Time) []dns.Zone {
 		}
 		zone.Pools = append(zone.Pools, dns.Pool{
 			ID: id, TTL: pool.TTL, Policy: pool.ConnectPolicy, OnNone: pool.OnNone, MaxAnswers: pool.MaxAnswers,
-			Affinity: pool.ClientAffinity, Rotation: subnet.Rotation, IPv6: subnet.CIDR.Addr().Is6(), Nodes: s.nodes(w, id, pool, now),
+			Affinity: pool.ClientAffinity, Rotation: subnet.Rotation, IPv6: subnet.CIDR.Addr().Is6(), Nodes: s.nodes(w, id, pool, names, now),
 		})
 	}
 	return zones
 }
 
 // nodes says for each node of a pool what may be given of it, and if not, why.
-func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool, now time.Time) []dns.Node {
-	var nodes []dns.Node
-	for _, m := range w.Config.Members(id) {
-		owned := givable(w, id, m)
-		why := steering.NotGiven(w, id, m, len(owned), now)
-		s.loop.since.note(sinceKey{id, m}, inOrOut(why), time.Time{}, now)
+func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool, names map[int]string, now time.Time) []dns.Node {
+	members := steering.GivenMembers(w, id, now)
+	nodes := make([]dns.Node, 0, len(members))
+	said := s.saidOf(w.Config, id, len(members))
+	for i, given := range members {
+		m, owned, why := given.Member, given.Addresses, given.Why
+		if is := inOrOut(why); said[i] != is {
+			s.loop.since.note(sinceKey{id, m}, is, time.Time{}, now)
+			said[i] = is
+		}
 		if n := len(nodes); n > 0 && nodes[n-1].LNN == m.LNN {
 			// A second interface of the same node: one choice, all its addresses.
 			node := &nodes[n-1]
@@ -142,13 +151,23 @@ func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool
 			}
 			continue
 		}
-		configured, _ := w.Config.Node(m.LNN)
 		nodes = append(nodes, dns.Node{
-			LNN: m.LNN, Name: configured.Name, Weight: w.Weight(pool, m.LNN), Addresses: owned,
+			LNN: m.LNN, Name: names[m.LNN], Weight: w.Weight(pool, m.LNN), Addresses: owned,
 			Eligible: why == "", Why: why, Load: w.Loads[id][m], Sampled: s.loads.Sampled(m.LNN),
 		})
 	}
 	return nodes
+}
+
+// saidOf is what was last said of each member of a pool; nothing at first, and after a change of the configuration.
+func (s *answers) saidOf(config *cluster.Config, id cluster.PoolID, members int) []string {
+	if s.saidUnder != config {
+		s.said, s.saidUnder = map[cluster.PoolID][]string{}, config
+	}
+	if s.said[id] == nil {
+		s.said[id] = make([]string, members)
+	}
+	return s.said[id]
 }
 
 // inOrOut is what the answers of a pool say of a member that is left out for a reason, if any.
@@ -164,8 +183,7 @@ func inOrOut(why string) string {
 func givable(w *steering.World, id cluster.PoolID, m cluster.Member) []netip.Addr {
 	var owned []netip.Addr
 	for addr, st := range w.Pools[id] {
-		holder := w.Holder(st)
-		if holder.Member() == m && !holder.IsZero() && (st.State() == tenure.Held || holder != st.Owner) {
+		if w.GivenOf(st) == m && !m.IsZero() {
 			owned = append(owned, addr)
 		}
 	}

@@ -20,7 +20,8 @@ const (
 	rankStep      = 40 * time.Millisecond // later ranks propose later, so that many nodes do not write at once
 	settleLimit   = 5 * time.Second       // how long a starting cluster waits for nodes that are configured but not heard
 	lookAgain     = 5 * time.Second       // the loop looks at everything so often although nothing happened
-	loadsTogether = 50 * time.Millisecond // samples that come within this are taken together
+	loadsTogether = 50 * time.Millisecond // samples that come within this are taken together,
+	loadsOfEach   = time.Millisecond      // or, of many nodes, within this for each of them
 	evaluateStep  = 2 * time.Millisecond  // what happens within this is looked at together
 )
 
@@ -50,6 +51,7 @@ type loop struct {
 	moveFrom     map[netip.Addr]moveEnds
 	causes       map[netip.Addr]cause // by which failover addresses came here
 	promises     steering.Promises    // what this node has said of addresses
+	rests        steering.Rests       // the pools of which nothing needs to be decided until something changes
 	readiness    steering.Readiness   // which of those that move away could be taken
 	toldReady    map[netip.Addr]toldReady
 	reported     map[int]string // what was last said of each node, for the events
@@ -168,7 +170,11 @@ func (l *loop) noteLoad() {
 	if l.loadsPending.Swap(true) {
 		return
 	}
-	time.AfterFunc(loadsTogether, func() {
+	wait := loadsTogether
+	if v := l.view.Load(); v != nil {
+		wait = max(wait, time.Duration(len(v.world.Nodes))*loadsOfEach)
+	}
+	time.AfterFunc(wait, func() {
 		l.loadsPending.Store(false)
 		select {
 		case l.loadNotes <- struct{}{}:
@@ -177,18 +183,35 @@ func (l *loop) noteLoad() {
 	})
 }
 
-// refreshLoads gives the names the last measurements.
+// refreshLoads gives the names the last measurements. Where every pool answers in turn nothing is decided by them: they are looked at with
+// the rest.
 func (l *loop) refreshLoads() {
 	if l.replica.config == nil || !l.replica.synced || l.beside.Load() {
 		return
 	}
-	now := l.now()
-	w := l.world(now)
-	l.answers.SetView(w, now)
-	l.publish(w, l.tenancy.Standing(), l.tenancy.Incarnation(), l.applier.Last(), now)
 	if !l.wasReady {
 		l.note() // it may be what this node waited for
 	}
+	if !answersByLoad(l.replica.config) {
+		return
+	}
+	now := l.now()
+	w := l.world(now)
+	l.answers.SetView(w.ForReading(), now)
+	l.publish(w, l.tenancy.Standing(), l.tenancy.Incarnation(), l.applier.Last(), now)
+}
+
+// answersByLoad reports whether a pool's answers depend on measurements.
+func answersByLoad(config *cluster.Config) bool {
+	for i := range config.Groupnets {
+		for j := range config.Groupnets[i].Subnets {
+			pools := config.Groupnets[i].Subnets[j].Pools
+			if slices.ContainsFunc(pools, func(p cluster.Pool) bool { return p.ConnectPolicy != cluster.RoundRobin }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // evaluate looks at everything and acts.
@@ -206,6 +229,8 @@ func (l *loop) evaluate(ctx context.Context) {
 	}
 	l.tellReady(w, incarnation, standing.MayHold, now)
 	last := l.applier.Last()
+	seen := w // it is read by others, who make copies of it with other nodes
+	w = w.ForReading()
 	if standing.MayHold {
 		if l.generation > 0 && last.generation == l.generation && !last.blind { // what is on the interfaces is known
 			l.letGo(ctx, w, incarnation, last, now)
@@ -220,7 +245,7 @@ func (l *loop) evaluate(ctx context.Context) {
 	}
 	l.tenancy.Publish(l.ownReport())
 	l.answers.SetView(w, now)
-	l.publish(w, standing, incarnation, last, now)
+	l.publish(seen, standing, incarnation, last, now)
 }
 
 // world is everything that the decisions may look at.
@@ -350,24 +375,30 @@ func (l *loop) moveEnds(w *steering.World, holdings []steering.Holding) map[neti
 	return ends
 }
 
-// addLoads puts the last measurements into the world.
+// addLoads puts the last measurements into the world. Which addresses are idle matters to the pools alone that evened out by that.
 func (l *loop) addLoads(w *steering.World, now time.Time) {
 	interval := w.Config.Settings.SampleInterval
 	w.Loads = steering.Loads{}
 	for _, id := range w.Config.Pools() {
+		pool, _, _, _ := w.Config.Pool(id)
 		owned := map[cluster.Member][]netip.Addr{}
 		for addr, st := range w.Pools[id] {
 			member := st.Owner.Member()
 			owned[member] = append(owned[member], addr)
+			if pool.RebalancePolicy != cluster.RebalanceIdle {
+				continue
+			}
 			load := l.loads.Of(member.LNN, member.Interface, []netip.Addr{addr}, now, interval)
 			if load.Known && !load.Stale && load.Connections == 0 {
 				w.Idle[addr] = true
 			}
 		}
-		w.Loads[id] = map[cluster.Member]placement.Load{}
-		for _, member := range w.Config.Members(id) {
-			w.Loads[id][member] = l.loads.Of(member.LNN, member.Interface, owned[member], now, interval)
+		members := w.Config.Members(id)
+		loads := make(map[cluster.Member]placement.Load, len(members))
+		for _, member := range members {
+			loads[member] = l.loads.Of(member.LNN, member.Interface, owned[member], now, interval)
 		}
+		w.Loads[id] = loads
 	}
 	w.Planned, w.PlannedAge = l.planned.at(now, w.Config, w.Loads)
 }

@@ -28,6 +28,9 @@ func (l *loop) tellMoves(before map[cluster.PoolID]tenure.Record, services map[s
 }
 
 func (l *loop) tellMove(within string, addr netip.Addr, old, now tenure.Statement) {
+	if old == now {
+		return
+	}
 	fields := map[string]string{fieldWithin: within, "epoch": strconv.FormatUint(now.Epoch, 10), "from": l.memberName(old.Owner.Member()), "to": l.memberName(now.Owner.Member())}
 	switch {
 	case old.To.IsZero() && !now.To.IsZero():

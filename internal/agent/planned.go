@@ -27,8 +27,9 @@ func (p *plannedLoads) at(now time.Time, config *cluster.Config, last steering.L
 // lacks reports whether the last measurements know a member that the planned ones do not.
 func (p *plannedLoads) lacks(config *cluster.Config, last steering.Loads) bool {
 	for _, id := range config.Pools() {
+		planned, now := p.loads[id], last[id]
 		for _, m := range config.Members(id) {
-			if planned, has := p.loads[id][m]; !has || last[id][m].Known && !planned.Known {
+			if load, has := planned[m]; !has || !load.Known && now[m].Known {
 				return true
 			}
 		}

@@ -36,16 +36,17 @@ func (l *loop) observePools(w *steering.World, now time.Time) {
 
 // fitNodes names the nodes with a fit member interface, and says of the others why they have none.
 func fitNodes(candidates []placement.Candidate) (fit, unfit []string) {
-	for i, c := range candidates {
-		if i > 0 && candidates[i-1].Member.LNN == c.Member.LNN {
-			continue
+	for len(candidates) > 0 { // sorted by member, so that those of one node are neighbours
+		first, same := candidates[0], 1
+		for same < len(candidates) && candidates[same].Member.LNN == first.Member.LNN {
+			same++
 		}
-		same := func(other placement.Candidate) bool { return other.Member.LNN == c.Member.LNN && other.Fit }
-		if slices.ContainsFunc(candidates, same) {
-			fit = append(fit, c.Node)
+		if slices.ContainsFunc(candidates[:same], func(c placement.Candidate) bool { return c.Fit }) {
+			fit = append(fit, first.Node)
 		} else {
-			unfit = append(unfit, c.Node+": "+c.Why)
+			unfit = append(unfit, first.Node+": "+first.Why)
 		}
+		candidates = candidates[same:]
 	}
 	return fit, unfit
 }

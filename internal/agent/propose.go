@@ -57,23 +57,17 @@ func (l *loop) rank() int {
 
 // proposePools writes what the records of the pools should become, when it is this node's turn.
 func (l *loop) proposePools(ctx context.Context, w *steering.World, now time.Time) {
-	pools := map[cluster.PoolID]bool{}
-	for _, id := range w.Config.Pools() {
-		pools[id] = true
-	}
-	for id := range w.Pools {
-		pools[id] = true
-	}
-	for id := range pools {
-		proposal, again, ok := steering.ProposePool(w, id, false, now)
-		if again > 0 {
-			l.wakeIn(again)
+	proposals, rests := steering.ProposePools(w, l.rests, now)
+	l.rests = rests
+	for _, p := range proposals {
+		if p.Wait > 0 {
+			l.wakeIn(p.Wait)
 		}
-		l.observeEvenness(w, id, proposal.Evenness, now)
-		if !l.turn(poolKey(id), ok, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
+		l.observeEvenness(w, p.Pool, p.Evenness, now)
+		if !l.turn(poolKey(p.Pool), p.Wanted, time.Duration(max(p.Rank, 0))*rankStep, now) || p.Rank < 0 {
 			continue
 		}
-		l.writeRecord(ctx, id, proposal.Record, l.outageOps(w, proposal))
+		l.writeRecord(ctx, p.Pool, p.Record, l.outageOps(w, p.Proposal))
 	}
 }
 

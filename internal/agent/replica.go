@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -289,11 +288,12 @@ func (r *replica) keys() []string {
 	return keys
 }
 
-// statements copies the pools' records without their revisions.
+// statements are the pools' records without their revisions. The records themselves are those of the replica, which replaces and never
+// changes them: they are to be read only.
 func (r *replica) statements() map[cluster.PoolID]tenure.Record {
 	out := make(map[cluster.PoolID]tenure.Record, len(r.pools))
 	for id, entry := range r.pools {
-		out[id] = maps.Clone(entry.record)
+		out[id] = entry.record
 	}
 	return out
 }

@@ -100,7 +100,10 @@ func (id SubnetID) compare(o SubnetID) int {
 
 // Compare orders members by LNN and then by interface.
 func (m Member) Compare(o Member) int {
-	return cmp.Or(cmp.Compare(m.LNN, o.LNN), cmp.Compare(m.Interface, o.Interface))
+	if m.LNN != o.LNN {
+		return cmp.Compare(m.LNN, o.LNN)
+	}
+	return cmp.Compare(m.Interface, o.Interface)
 }
 
 // Members lists the interfaces of a pool: those written in ifaces and those that its rules match, sorted by LNN and then

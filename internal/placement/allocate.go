@@ -7,9 +7,19 @@ import "slices"
 // While no candidate is fit the statements on record stay, as far as their members still are candidates: doing nothing
 // beats a wrong move.
 func Allocate(req Request) Result {
-	t := newTable(req, nil)
-	t.allocate()
-	return t.result()
+	var w Workspace
+	return w.Allocate(req)
+}
+
+// Workspace is the memory in which one allocation after the other is worked out. It changes nothing of what comes out, and no result
+// refers to it. The zero Workspace is ready; it serves one caller at a time.
+type Workspace struct{ table table }
+
+// Allocate is the function of that name.
+func (w *Workspace) Allocate(req Request) Result {
+	w.table.lay(req, nil)
+	w.table.allocate()
+	return w.table.result()
 }
 
 func (t *table) allocate() {

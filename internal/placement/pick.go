@@ -33,8 +33,8 @@ func (a *key) less(b *key) bool {
 
 // resetKeys computes the keys from what seats and nodes hold now.
 func (t *table) resetKeys() {
-	if t.keys == nil {
-		t.keys = make([]key, len(t.seats))
+	if len(t.keys) == 0 {
+		t.keys = zeroed(t.keys, len(t.seats))
 		pool := scatterString(scatterSeed, t.req.Pool.Groupnet)
 		pool = scatterString(pool, t.req.Pool.Subnet)
 		pool = scatterString(pool, t.req.Pool.Pool)

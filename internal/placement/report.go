@@ -23,7 +23,7 @@ func Explain(req Request, address netip.Addr) (Decision, bool) {
 
 // result reads the proposal off the table.
 func (t *table) result() Result {
-	result := Result{Statements: make([]Statement, len(t.slots))}
+	result := Result{Statements: make([]Statement, len(t.slots)), Even: t.plainlyEven()}
 	var tell *teller
 	for i := range t.slots {
 		s := &t.slots[i]
@@ -133,9 +133,12 @@ func (t *table) seatNotes() []string {
 	})
 }
 
+// sharedLength is about how long the names and notes of members are.
+const sharedLength = 24
+
 // shareString makes count strings with one allocation of text.
 func shareString(count int, write func(text []byte, i int) []byte) []string {
-	var text []byte
+	text := make([]byte, 0, count*sharedLength)
 	ends := make([]int, count)
 	for i := range count {
 		text = write(text, i)

@@ -86,4 +86,7 @@ type Result struct {
 	// Decisions has one record for each address whose owner or next changes, sorted by address. For all others ask Explain.
 	// The Decisions of one Result share their Among and LeftOut: read them only.
 	Decisions []Decision
+
+	// Even is whether it is plain that a rebalance of everything would move nothing. Where it is not plain only a rebalance says.
+	Even bool
 }

@@ -13,8 +13,15 @@ import (
 // Of a member that holds several on record, as after a change from dynamic, only the lowest stays. An address that
 // nobody holds and that is pinned goes to its pin or to nobody.
 func AllocateStatic(req Request) Result {
+	var w Workspace
+	return w.AllocateStatic(req)
+}
+
+// AllocateStatic is the function of that name.
+func (w *Workspace) AllocateStatic(req Request) Result {
 	req.FailoverPolicy = ""
-	t := newTable(req, nil)
+	t := &w.table
+	t.lay(req, nil)
 	for i := range t.slots {
 		s := &t.slots[i]
 		if owner := t.seatOf(s.recorded.Owner); owner != nobody && t.seats[owner].held == 0 {

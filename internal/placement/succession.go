@@ -9,7 +9,8 @@ func (t *table) chooseNexts() {
 	for i := range t.keys {
 		t.keys[i].crowd = int32(t.seats[i].nexts)
 	}
-	plan := make([]int, len(t.seats))
+	t.plan = zeroed(t.plan, len(t.seats))
+	plan := t.plan
 	least := t.lightest(t.fit, 0, 0)
 	mean := 0.0
 	if t.byLoad {
@@ -34,8 +35,8 @@ func (t *table) chooseNexts() {
 
 // slotsByNode groups the owned slots by their owner's node, in the order of addresses.
 func (t *table) slotsByNode() [][]*slot {
-	byNode := make([][]*slot, len(t.nodes))
-	backing := make([]*slot, len(t.slots))
+	t.byNode, t.owned = zeroed(t.byNode, len(t.nodes)), zeroed(t.owned, len(t.slots))
+	byNode, backing := t.byNode, t.owned
 	for n := range byNode {
 		held := t.nodes[n].held
 		byNode[n], backing = backing[:0:held], backing[held:]

@@ -66,27 +66,47 @@ type table struct {
 	gone    []Statement // recorded statements on addresses that left the pool
 	open    []int       // seats that may be given something: fit and not in hold-down, or fit if there are no others
 	fit     []int       // fit seats
-	keys    []key       // by seat; see pick.go
-	byLoad  bool        // the failover policy is a measured one, and a load is known
-	carried float64     // under byLoad: what the seats whose load is known carry together
+	trusted []int       // fit seats that are not in hold-down, where there are others
+	byNode  [][]*slot   // by node: its slots, all in the memory of owned; see succession.go
+	owned   []*slot
+	plan    []int   // by seat: what it is to get of the slots that are planned together
+	keys    []key   // by seat, empty until they are needed; see pick.go
+	byLoad  bool    // the failover policy is a measured one, and a load is known
+	carried float64 // under byLoad: what the seats whose load is known carry together
 }
 
 // newTable lays out a request, with the nodes of the LNNs in down taken as unfit.
 func newTable(req Request, down []int) *table {
-	t := &table{req: req, down: down}
+	t := &table{}
+	t.lay(req, down)
+	return t
+}
+
+// lay lays out a request on a table that may have served for another one: it keeps that one's memory and nothing else.
+func (t *table) lay(req Request, down []int) {
+	*t = table{
+		req: req, down: down, seats: t.seats[:0], nodes: t.nodes[:0], slots: t.slots[:0], gone: t.gone[:0], fit: t.fit[:0],
+		trusted: t.trusted[:0], keys: t.keys[:0], byNode: t.byNode[:0], owned: t.owned[:0], plan: t.plan[:0],
+	}
 	t.seatCandidates()
 	t.listAddresses()
 	t.joinRecords()
 	t.weighLoads()
-	return t
+}
+
+// zeroed is a slice of so many zero values, in the memory of one that is not used any more if that is enough.
+func zeroed[T any](memory []T, count int) []T {
+	memory = slices.Grow(memory[:0], count)[:count]
+	clear(memory)
+	return memory
 }
 
 // seatCandidates sorts the candidates by member, drops duplicates and nobodies, and groups them by node.
 func (t *table) seatCandidates() {
 	candidates := sortedCandidates(t.req.Candidates)
-	t.seats = make([]seat, len(candidates))
-	t.nodes = make([]node, 0, len(candidates))
-	t.fit = make([]int, 0, len(candidates))
+	t.seats = zeroed(t.seats, len(candidates))
+	t.nodes = slices.Grow(t.nodes, len(candidates))
+	t.fit = slices.Grow(t.fit, len(candidates))
 	trusted := 0
 	for i := range candidates {
 		candidate := &candidates[i]
@@ -110,12 +130,12 @@ func (t *table) seatCandidates() {
 	if trusted == 0 || trusted == len(t.fit) {
 		return
 	}
-	t.open = make([]int, 0, trusted)
 	for _, i := range t.fit {
 		if !t.seats[i].HoldDown {
-			t.open = append(t.open, i)
+			t.trusted = append(t.trusted, i)
 		}
 	}
+	t.open = t.trusted
 }
 
 // sortedCandidates gives the candidates in order, each member once. It copies only what is out of order.
@@ -179,7 +199,7 @@ func (t *table) listAddresses() {
 		addresses = slices.Clone(addresses)
 		slices.SortFunc(addresses, netip.Addr.Compare)
 	}
-	t.slots = make([]slot, 0, len(addresses))
+	t.slots = slices.Grow(t.slots, len(addresses))
 	for i, address := range addresses {
 		if i > 0 && address == addresses[i-1] {
 			continue
@@ -235,6 +255,11 @@ func (t *table) seatOf(member cluster.Member) int {
 		return nobody
 	}
 	low, high := 0, len(t.seats)
+	if high > 0 { // most pools have one interface of each node, and the nodes' numbers have no gap
+		if at := member.LNN - t.seats[0].Member.LNN; at >= 0 && at < high && t.seats[at].Member == member {
+			return at
+		}
+	}
 	for low < high {
 		middle := int(uint(low+high) >> 1)
 		if compareMembers(t.seats[middle].Member, member) < 0 {

@@ -35,6 +35,7 @@ const (
 // present incarnation and that is not asked away, and those whose owner is over and whose next it is, if it may hold at all; static
 // ones in any case. The next does not wait for the record to say that it is the owner: the plan was made before.
 func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
+	w = w.ForReading()
 	var holdings []Holding
 	for id, record := range w.Pools {
 		pool, _, _, exists := w.Config.Pool(id)
@@ -43,6 +44,9 @@ func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 		}
 		addresses := w.Config.Addresses(id)
 		for address, st := range record {
+			if !w.concerns(st) {
+				continue
+			}
 			if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); !configured {
 				continue
 			}
@@ -50,7 +54,7 @@ func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 			if pool.AllocMethod == cluster.AllocStatic && st.Fixed {
 				holding.Kind = Static
 			}
-			if holding.hold(w, st, self, mayHold, w.UnfitFor(id, w.heir(st).Member())) {
+			if holding.hold(w, st, self, mayHold, w.unfitFor(id, pool.AllocMethod == cluster.AllocStatic, w.heir(st).Member())) {
 				holdings = append(holdings, holding)
 			}
 		}
@@ -63,6 +67,12 @@ func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 	}
 	slices.SortFunc(holdings, func(a, b Holding) int { return a.Address.Compare(b.Address) })
 	return holdings
+}
+
+// concerns reports whether this node is named in a statement: of others it never holds the address, and there is nothing that it could
+// let go of or acknowledge.
+func (w *World) concerns(st tenure.Statement) bool {
+	return st.Owner.LNN == w.Self || st.Next.LNN == w.Self || st.Former.LNN == w.Self || st.To.LNN == w.Self
 }
 
 // HoldsService reports whether this node holds a service address, or is about to: it answers there. Like Desired it does not wait for
@@ -142,18 +152,23 @@ type OnInterfaces struct {
 // LetGo says which moves away from this node can be completed: those whose address is off its interfaces. It also says of which
 // addresses this node, since their pool is no longer static, keeps hold only as long as it has the right to.
 func LetGo(w *World, self tenure.Incarnation, on OnInterfaces, now time.Time) []Letting {
+	w = w.ForReading()
 	var lettings []Letting
 	for _, id := range sortedPools(w) {
+		concerned := w.concerned(w.Pools[id])
+		if len(concerned) == 0 {
+			continue
+		}
 		record := maps.Clone(w.Pools[id])
 		letting := Letting{Pool: id, Record: record}
 		addresses := w.Config.Addresses(id)
 		pool, _, _, exists := w.Config.Pool(id)
 		dynamic := exists && pool.AllocMethod == cluster.AllocDynamic
-		for _, address := range slices.SortedFunc(maps.Keys(record), netip.Addr.Compare) {
+		for _, address := range concerned {
 			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
 			there := on.Held[address] || on.Left[address]
 			after, changed := letGo(w, address, record[address], self, there, configured, now)
-			if acknowledged, yes := acknowledge(w, address, record[address], self, there, w.UnfitFor(id, record[address].Former.Member())); !changed && yes {
+			if acknowledged, yes := acknowledge(w, address, record[address], self, there, w.unfitFor(id, exists && !dynamic, record[address].Former.Member())); !changed && yes {
 				after, changed = acknowledged, true
 				letting.Renounced = append(letting.Renounced, address)
 			}
@@ -176,6 +191,18 @@ func LetGo(w *World, self tenure.Incarnation, on OnInterfaces, now time.Time) []
 		}
 	}
 	return lettings
+}
+
+// concerned are the addresses of a record in whose statements this node is named, sorted.
+func (w *World) concerned(record tenure.Record) []netip.Addr {
+	var addresses []netip.Addr
+	for address, st := range record {
+		if w.concerns(st) {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return addresses
 }
 
 // letGo completes one move away from this node or, by the owner's word, to it, or abandons an address that is no longer configured.
@@ -213,13 +240,15 @@ func acknowledge(w *World, address netip.Addr, st tenure.Statement, self tenure.
 	return after, outcome.Changed
 }
 
+// sortedPools are the pools that have a record, by their dotted ids.
 func sortedPools(w *World) []cluster.PoolID {
-	return slices.SortedFunc(maps.Keys(w.Pools), func(a, b cluster.PoolID) int {
-		if a.String() < b.String() {
-			return -1
-		} else if a.String() > b.String() {
-			return 1
-		}
-		return 0
-	})
+	names := make(map[string]cluster.PoolID, len(w.Pools))
+	for id := range w.Pools {
+		names[id.String()] = id
+	}
+	ids := make([]cluster.PoolID, 0, len(names))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		ids = append(ids, names[name])
+	}
+	return ids
 }

@@ -32,7 +32,9 @@ func EvennessOf(w *World, id cluster.PoolID, now time.Time) Evenness {
 		return Evenness{}
 	}
 	evenness.Reason = "nobody was fit a moment ago: what those who returned do not have as their share waits for the others"
-	evenness.Wait = w.returning(id, w.Candidates(id, now), now).wait
+	w = w.ForReading()
+	site, _ := w.poolSite(id)
+	evenness.Wait = w.returning(site, w.candidates(site, nil, now), now).wait
 	for _, lnn := range asked.Trusted {
 		if left := w.HeldDown(lnn, now); evenness.Wait == 0 || left > evenness.Wait {
 			evenness.Reason, evenness.Wait = w.nodeName(lnn)+" came back lately and is in its hold-down", left
@@ -42,9 +44,9 @@ func EvennessOf(w *World, id cluster.PoolID, now time.Time) Evenness {
 }
 
 // evenOut works out what a rebalance would move, and whether the policy lets it happen now.
-func evenOut(w *World, pool *cluster.Pool, request placement.Request, asked bool, now time.Time) (placement.Result, Evenness) {
+func evenOut(w *World, pool *cluster.Pool, d *desk, request placement.Request, asked bool, now time.Time) (placement.Result, Evenness) {
 	request.Rebalance = true
-	result := placement.Allocate(request)
+	result := d.Allocate(request)
 	evenness := Evenness{Moves: len(result.Moves)}
 	if evenness.Moves == 0 {
 		return result, evenness
@@ -54,7 +56,7 @@ func evenOut(w *World, pool *cluster.Pool, request placement.Request, asked bool
 		if request.Movable == nil {
 			request.Movable = map[netip.Addr]bool{}
 		}
-		if result = placement.Allocate(request); len(result.Moves) == 0 {
+		if result = d.Allocate(request); len(result.Moves) == 0 {
 			evenness.Reason = "the pool's rebalance policy is idle: an address moves when it has no connections"
 			return result, evenness
 		}
@@ -102,7 +104,7 @@ func moreInTheWay(a, b placement.Permission) bool {
 // recovery is what is known of one member's return. A member whose fault or failing check ended lately is waited with as if it
 // had a hold-down: the others of a common cause are about to follow.
 func (w *World) recovery(pool *cluster.Pool, id cluster.PoolID, m cluster.Member, asked bool, now time.Time) placement.Recovery {
-	node := w.Nodes[m.LNN]
+	node := w.node(m.LNN)
 	r := placement.Recovery{
 		Policy: pool.RebalancePolicy, Delay: pool.RebalanceDelay, Asked: asked, IdleAddresses: w.Idle,
 		FitSince: node.FitSince, Outage: node.Outage,

@@ -30,7 +30,7 @@ type ServiceForesight struct {
 // ForeseeServices plays what every node decides on service addresses to its end: first what their holders do, then, one at a time,
 // the tries for free ones, in the order of the time that each waits.
 func ForeseeServices(w *World, now time.Time) ServiceForesight {
-	ahead := *w
+	ahead := *w.ForReading()
 	ahead.Settling = false
 	ahead.Services = maps.Clone(w.Services)
 	if ahead.Services == nil {

@@ -15,9 +15,10 @@ import (
 // Proposal is a new record for a pool.
 type Proposal struct {
 	Pool      cluster.PoolID
-	asked     bool // by an operator, through whichever node
-	Record    tenure.Record
-	Dead      []int // nodes whose addresses are being taken over
+	asked     bool          // by an operator, through whichever node
+	static    bool          // its addresses do not move
+	Record    tenure.Record // where nothing changes it is the one on record itself, to be read only
+	Dead      []int         // nodes whose addresses are being taken over
 	Changed   []netip.Addr
 	Moves     []placement.Move
 	Decisions []placement.Decision
@@ -27,41 +28,67 @@ type Proposal struct {
 	Why       string   // one line for the event
 }
 
+// poolSite is one pool as a decision finds it: what of the configuration and the records it looks at again and again.
+type poolSite struct {
+	id        cluster.PoolID
+	pool      *cluster.Pool
+	static    bool
+	members   []cluster.Member
+	addresses []netip.Addr
+	record    tenure.Record
+}
+
+func (w *World) poolSite(id cluster.PoolID) (site poolSite, exists bool) {
+	pool, _, _, exists := w.Config.Pool(id)
+	if !exists {
+		return poolSite{}, false
+	}
+	return poolSite{
+		id: id, pool: pool, static: pool.AllocMethod == cluster.AllocStatic,
+		members: w.Config.Members(id), addresses: w.Config.Addresses(id), record: w.Pools[id],
+	}, true
+}
+
 // ProposePool says what the record of a pool should become. It returns false when the record is as it should be.
 // Wait is when to look again although nothing else happens (a hold-down that ends), zero if never.
 func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Proposal, wait time.Duration, ok bool) {
-	pool, _, _, exists := w.Config.Pool(id)
+	w = w.ForReading()
+	site, exists := w.poolSite(id)
 	if !exists {
 		return retirePool(w, id)
 	}
-	p = Proposal{Pool: id, asked: asked, Record: maps.Clone(w.Pools[id]), Rank: -1}
-	if p.Record == nil {
-		p.Record = tenure.Record{}
-	}
-	request, back := poolRequest(w, id, pool, asked, now)
-	result := allocate(pool, request)
+	return proposePool(w, site, &desk{}, asked, now)
+}
+
+func proposePool(w *World, site poolSite, d *desk, asked bool, now time.Time) (p Proposal, wait time.Duration, ok bool) {
+	p = Proposal{Pool: site.id, asked: asked, static: site.static, Record: site.record, Rank: -1}
+	request, back := poolRequest(w, site, d, asked, now)
+	result := d.allocate(site, request)
 	var overruled []int
 	if asked {
 		overruled = overruleHoldDown(request.Candidates)
 	}
-	if pool.AllocMethod == cluster.AllocDynamic {
+	if !site.static {
 		// What must move goes first; whether more may move for evenness is looked at when that is done.
-		if asked || len(result.Moves) == 0 {
+		if asked || len(result.Moves) == 0 && !result.Even {
 			var evened placement.Result
-			if evened, p.Evenness = evenOut(w, pool, request, asked, now); p.Evenness.May {
+			if evened, p.Evenness = evenOut(w, site.pool, d, request, asked, now); p.Evenness.May {
 				result = evened
 			}
 		}
 		wait = soonest(p.Evenness.Wait, back.wait)
-		for _, m := range w.Config.Members(id) {
+		for _, m := range site.members {
 			wait = soonest(wait, w.HeldDown(m.LNN, now))
 		}
 	}
 	p.Decisions = result.Decisions
-	for _, want := range result.Statements {
-		p.apply(w, want, reasonFor(result, want.Address), now)
+	why := reasons{moves: result.Moves, decisions: result.Decisions}
+	for i, want := range result.Statements { // which are in the order of the request, as the configuration's addresses are sorted
+		p.apply(w, want, &d.recorded[i], &why, now)
 	}
-	p.dropRetired(w, w.Config.Addresses(id))
+	if d.configured < len(site.record) {
+		p.dropRetired(w, site.addresses)
+	}
 	if len(p.Changed) == 0 {
 		return p, wait, false
 	}
@@ -103,46 +130,53 @@ func (p *Proposal) trust(overruled []int) {
 // already there, so that a plan in progress is not planned again. Addresses of a silent node are left alone, and so are those
 // that another record still gives to somebody, those that only an absent node can let go of, and those that wait with an unfit
 // owner for others to return, unless an operator asked for a rebalance.
-func poolRequest(w *World, id cluster.PoolID, pool *cluster.Pool, asked bool, now time.Time) (placement.Request, returning) {
+func poolRequest(w *World, site poolSite, d *desk, asked bool, now time.Time) (placement.Request, returning) {
+	d.candidates, d.recorded, d.configured = w.candidates(site, d.candidates[:0], now), d.recorded[:0], 0
 	request := placement.Request{
-		Pool: id, Candidates: w.Candidates(id, now), FailoverPolicy: pool.FailoverPolicy, Pins: pool.Pins, Now: now,
+		Pool: site.id, Candidates: d.candidates, FailoverPolicy: site.pool.FailoverPolicy, Pins: site.pool.Pins, Now: now,
+		Addresses: slices.Grow(d.addresses[:0], len(site.addresses)), Current: slices.Grow(d.current[:0], len(site.addresses)),
 	}
 	var members []cluster.Member // that keep what they have while they are away
 	var back returning
-	if pool.AllocMethod == cluster.AllocStatic {
-		members = w.Config.Members(id)
+	if site.static {
+		members = site.members
 	} else if !asked {
-		back = w.returning(id, request.Candidates, now)
+		back = w.returning(site, request.Candidates, now)
 	}
-	for _, address := range w.Config.Addresses(id) {
-		st := w.Pools[id][address]
-		if w.Silent(st.Owner) && pool.AllocMethod == cluster.AllocDynamic || w.stuck(st, members) || back.kept[address] {
+	for _, address := range site.addresses {
+		st, recorded := site.record[address]
+		if recorded {
+			d.configured++
+		}
+		if w.Silent(st.Owner) && !site.static || w.stuck(st, members) || back.kept[address] {
 			continue
 		}
-		if st.State() == tenure.Unowned && w.ownedElsewhere(address, id, cluster.SubnetID{}) {
+		if st.State() == tenure.Unowned && w.ownedElsewhere(address, site.id, cluster.SubnetID{}) {
 			continue
 		}
-		if w.Settling && st.State() == tenure.Unowned && pool.AllocMethod == cluster.AllocDynamic {
+		if w.Settling && st.State() == tenure.Unowned && !site.static {
 			continue
 		}
 		current := placement.Statement{Address: address, Owner: w.effectiveOwner(st), Next: w.effectiveNext(st)}
 		if back.spread[address] {
 			current.Next = cluster.Member{} // that was chosen for another day
 		}
+		d.recorded = append(d.recorded, st)
 		request.Addresses = append(request.Addresses, address)
 		request.Current = append(request.Current, current)
 	}
+	d.addresses, d.current = request.Addresses, request.Current
 	return request, back
 }
 
 // stuck reports whether an address is fixed to a node that is away and none of the members that may keep it.
 func (w *World) stuck(st tenure.Statement, members []cluster.Member) bool {
-	return st.Fixed && !w.Nodes[st.Owner.LNN].Present && !w.removed(st.Owner.LNN) && !slices.Contains(members, st.Owner.Member())
+	return st.Fixed && !w.node(st.Owner.LNN).Present && !w.removed(st.Owner.LNN) && !slices.Contains(members, st.Owner.Member())
 }
 
 // effectiveOwner is who owns or is about to own the address.
 func (w *World) effectiveOwner(st tenure.Statement) cluster.Member {
-	if !st.To.IsZero() && !w.Over(st.To) && w.Nodes[st.To.LNN].Present && !w.Over(st.Owner) {
+	if !st.To.IsZero() && !w.Over(st.To) && w.node(st.To.LNN).Present && !w.Over(st.Owner) {
 		return st.To.Member()
 	}
 	return st.Owner.Member()
@@ -160,39 +194,51 @@ func (w *World) effectiveNext(st tenure.Statement) cluster.Member {
 	return st.Next.Member()
 }
 
-func allocate(pool *cluster.Pool, request placement.Request) placement.Result {
-	if pool.AllocMethod == cluster.AllocStatic {
-		return placement.AllocateStatic(request)
+// desk is the memory on which one pool after the other is worked out. No proposal refers to it. The zero desk is ready.
+type desk struct {
+	candidates []placement.Candidate
+	addresses  []netip.Addr
+	current    []placement.Statement
+	recorded   []tenure.Statement // those on the request's addresses, in their order
+	configured int                // how many addresses the record has that are configured
+	placement.Workspace
+}
+
+func (d *desk) allocate(site poolSite, request placement.Request) placement.Result {
+	if site.static {
+		return d.AllocateStatic(request)
 	}
-	return placement.Allocate(request)
+	return d.Allocate(request)
 }
 
 // apply turns what placement wants for one address into the step that tenure allows now.
-func (p *Proposal) apply(w *World, want placement.Statement, reason string, now time.Time) {
-	before := p.Record[want.Address]
+func (p *Proposal) apply(w *World, want placement.Statement, recorded *tenure.Statement, why *reasons, now time.Time) {
+	before := *recorded
 	after := before
 	switch claim := w.Claim(want.Owner); {
 	case want.Owner.IsZero() || claim.IsZero():
 		// Nobody fit: what is on record stays, and explains itself.
 	case before.Owner.IsZero():
-		after, _ = w.step(before, tenure.Change{Action: tenure.Assign, To: claim, Reason: reason, Now: now})
+		after, _ = w.step(before, tenure.Change{Action: tenure.Assign, To: claim, Reason: why.of(want.Address), Now: now})
 	case w.Free(before) || w.Over(before.Owner) && claim.LNN == before.Owner.LNN:
-		after = p.failOver(w, before, claim, reason, now)
+		after = p.failOver(w, before, claim, why.of(want.Address), now)
 	case claim != before.Owner:
-		after, _ = w.step(before, tenure.Change{Action: tenure.BeginMove, To: claim, Reason: reason, Now: now})
+		after, _ = w.step(before, tenure.Change{Action: tenure.BeginMove, To: claim, Reason: why.of(want.Address), Now: now})
 	case !before.To.IsZero() && (w.Over(before.To) || p.mayCancel(w, before, want.Address)):
-		after, _ = w.step(before, tenure.Change{Action: tenure.Cancel, By: before.Owner, Reason: reason, Now: now})
+		after, _ = w.step(before, tenure.Change{Action: tenure.Cancel, By: before.Owner, Reason: why.of(want.Address), Now: now})
 	}
-	if next := w.Claim(want.Next); after.State() == tenure.Held && !w.Over(after.Owner) && (next != after.Owner || next.IsZero()) {
+	if next := w.Claim(want.Next); next != after.Next && after.State() == tenure.Held && !w.Over(after.Owner) && (next != after.Owner || next.IsZero()) {
 		after, _ = w.step(after, tenure.Change{Action: tenure.Name, To: next, Reason: after.Reason})
 	}
-	p.set(w, want.Address, before, after, reason)
+	if after != before || p.static {
+		p.set(w, want.Address, before, after, why.of(want.Address))
+	}
 }
 
 // mayCancel reports whether this node may take back a move: only the owner, which has told nobody that it let go, and which decides
 // and tells in one place. What an operator asks for is decided elsewhere.
 func (p *Proposal) mayCancel(w *World, st tenure.Statement, address netip.Addr) bool {
-	return !p.asked && st.Owner.LNN == w.Self && st.Owner.Incarnation == w.Nodes[w.Self].Incarnation && !w.Given[address].Of(st)
+	return !p.asked && st.Owner.LNN == w.Self && st.Owner.Incarnation == w.node(w.Self).Incarnation && !w.Given[address].Of(st)
 }
 
 // failOver is the step for an address whose owner is over. Whoever may have taken it already becomes the owner; a next that is not
@@ -219,17 +265,27 @@ func (p *Proposal) failOver(w *World, before tenure.Statement, to tenure.Claim, 
 
 // set puts a new statement into the record.
 func (p *Proposal) set(w *World, address netip.Addr, before, after tenure.Statement, reason string) {
-	if pool, _, _, configured := w.Config.Pool(p.Pool); configured && pool.AllocMethod == cluster.AllocStatic && !after.Owner.IsZero() && !w.Over(after.Owner) {
+	if p.static && !after.Owner.IsZero() && !w.Over(after.Owner) {
 		after.Fixed = true // from now on only the owner lets go
 	}
 	if after == before {
 		return
 	}
-	p.Record[address] = after
+	p.change()[address] = after
 	p.Changed = append(p.Changed, address)
 	if from, to := before.Owner.Member(), finalOwner(after); from != to {
 		p.Moves = append(p.Moves, placement.Move{Address: address, From: from, To: to, Reason: reason})
 	}
+}
+
+// change is the record as it is to become: a copy of the one that is there, which nobody changes.
+func (p *Proposal) change() tenure.Record {
+	if len(p.Changed) == 0 {
+		if p.Record = maps.Clone(p.Record); p.Record == nil {
+			p.Record = tenure.Record{}
+		}
+	}
+	return p.Record
 }
 
 func finalOwner(st tenure.Statement) cluster.Member {
@@ -256,7 +312,7 @@ func failoverReason(w *World, before tenure.Statement, to tenure.Claim, reason s
 
 // takenFrom notes whose addresses are being taken over.
 func (p *Proposal) takenFrom(w *World, owner tenure.Claim) {
-	if !w.Nodes[owner.LNN].Present && !slices.Contains(p.Dead, owner.LNN) {
+	if !w.node(owner.LNN).Present && !slices.Contains(p.Dead, owner.LNN) {
 		p.Dead = append(p.Dead, owner.LNN)
 	}
 }
@@ -274,7 +330,7 @@ func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
 			if !st.Owner.IsZero() {
 				p.takenFrom(w, st.Owner)
 			}
-			delete(p.Record, address)
+			delete(p.change(), address)
 			p.Changed = append(p.Changed, address)
 		case w.Free(st): // it may have it, as long as it has not read that the address is no longer configured
 			p.takenFrom(w, st.Owner)
@@ -286,7 +342,7 @@ func (p *Proposal) dropRetired(w *World, addresses []netip.Addr) {
 
 // retirePool empties the record of a pool that is no longer configured.
 func retirePool(w *World, id cluster.PoolID) (Proposal, time.Duration, bool) {
-	p := Proposal{Pool: id, Record: maps.Clone(w.Pools[id]), Rank: -1}
+	p := Proposal{Pool: id, Record: w.Pools[id], Rank: -1}
 	p.dropRetired(w, nil)
 	if len(p.Changed) == 0 {
 		return p, 0, false
@@ -298,11 +354,7 @@ func retirePool(w *World, id cluster.PoolID) (Proposal, time.Duration, bool) {
 // finish sets this node's turn: a successor that gains an address goes first, the others by number, so that many nodes do
 // not write at once.
 func (p *Proposal) finish(w *World) {
-	for i, lnn := range w.present() {
-		if lnn == w.Self {
-			p.Rank = i + 1
-		}
-	}
+	p.Rank = w.roll.turn(w.Self)
 	for _, address := range p.Changed {
 		st := p.Record[address]
 		if st.Owner.LNN == w.Self && w.Pools[p.Pool][address].Owner != st.Owner {
@@ -319,27 +371,40 @@ func (p *Proposal) finish(w *World) {
 	}
 }
 
-func reasonFor(result placement.Result, address netip.Addr) string {
-	for _, move := range result.Moves {
-		if move.Address == address && move.Reason != "" {
-			return move.Reason
-		}
+// reasons are those of one result, for who asks in the order of addresses, which is theirs.
+type reasons struct {
+	moves     []placement.Move
+	decisions []placement.Decision
+}
+
+// of is why an address goes where it goes, or else why it stays; empty where nothing was decided about it. Those before it are not asked
+// for any more.
+func (r *reasons) of(address netip.Addr) string {
+	for len(r.moves) > 0 && r.moves[0].Address.Less(address) {
+		r.moves = r.moves[1:]
+	}
+	if len(r.moves) > 0 && r.moves[0].Address == address && r.moves[0].Reason != "" {
+		return r.moves[0].Reason
+	}
+	if len(r.decisions) == 0 {
+		return ""
 	}
 	subject := address.String()
-	for _, decision := range result.Decisions {
-		if decision.Subject == subject {
-			return decision.Reason
-		}
+	at := slices.IndexFunc(r.decisions, func(d placement.Decision) bool { return d.Subject == subject })
+	if at < 0 {
+		return ""
 	}
-	return ""
+	r.decisions = r.decisions[at:]
+	return r.decisions[0].Reason
 }
 
 // Request is the question to placement for one pool as things stand: for plans and explanations.
 func Request(w *World, id cluster.PoolID, now time.Time) placement.Request {
-	pool, _, _, exists := w.Config.Pool(id)
+	w = w.ForReading()
+	site, exists := w.poolSite(id)
 	if !exists {
 		return placement.Request{Pool: id, Now: now}
 	}
-	request, _ := poolRequest(w, id, pool, false, now)
+	request, _ := poolRequest(w, site, &desk{}, false, now)
 	return request
 }

@@ -36,24 +36,41 @@ func (p Promises) Renounce(addresses ...netip.Addr) {
 // Bind puts the promises into a world, after dropping those that its records have gone beyond: a move that is not that move any more, and
 // an address whose former next the node is not any more. The world has copies.
 func (p Promises) Bind(w *World) {
-	moving := Moving(w)
-	maps.DeleteFunc(p.Given, func(address netip.Addr, r Release) bool { return !r.Of(moving[address]) })
+	if len(p.Given) > 0 {
+		moving := Moving(w)
+		maps.DeleteFunc(p.Given, func(address netip.Addr, r Release) bool { return !r.Of(moving[address]) })
+	}
+	if len(p.Renounced) > 0 {
+		asked := w.asked()
+		maps.DeleteFunc(p.Renounced, func(address netip.Addr, _ bool) bool { return !asked[address] })
+	}
+	w.Given, w.Renounced = maps.Clone(p.Given), maps.Clone(p.Renounced)
+}
+
+// asked are the addresses of which this node, as their former next, is asked to acknowledge that it will not take them.
+func (w *World) asked() map[netip.Addr]bool {
 	asked := map[netip.Addr]bool{}
 	for _, record := range w.Pools {
 		for address, st := range record {
-			asked[address] = asked[address] || st.Former.LNN == w.Self
+			if st.Former.LNN == w.Self {
+				asked[address] = true
+			}
 		}
 	}
 	for key, st := range w.Services {
-		asked[key.Address] = asked[key.Address] || st.Former.LNN == w.Self
+		if st.Former.LNN == w.Self {
+			asked[key.Address] = true
+		}
 	}
-	maps.DeleteFunc(p.Renounced, func(address netip.Addr, _ bool) bool { return !asked[address] })
-	w.Given, w.Renounced = maps.Clone(p.Given), maps.Clone(p.Renounced)
+	return asked
 }
 
 // Outdated drops those releases by others that the records of a world have gone beyond. What a record does not show yet is kept: it is on
 // its way.
 func Outdated(w *World, released map[netip.Addr]Release) {
+	if len(released) == 0 {
+		return
+	}
 	moving := Moving(w)
 	maps.DeleteFunc(released, func(address netip.Addr, r Release) bool { return moving[address].Epoch > r.Epoch })
 }

@@ -26,7 +26,7 @@ type returning struct {
 }
 
 // returning finds out whether a pool returns from a common cause, and what of it stays for now.
-func (w *World) returning(id cluster.PoolID, candidates []placement.Candidate, now time.Time) returning {
+func (w *World) returning(site poolSite, candidates []placement.Candidate, now time.Time) returning {
 	failing := map[cluster.Member]bool{}
 	othersThanHeldDown := slices.ContainsFunc(candidates, func(c placement.Candidate) bool { return c.Fit && !c.HoldDown })
 	weights, back := 0, returning{}
@@ -34,7 +34,7 @@ func (w *World) returning(id cluster.PoolID, candidates []placement.Candidate, n
 	for _, c := range candidates {
 		switch {
 		case c.Fit:
-			since := w.backSince(id, c.Member)
+			since := w.backSince(site.id, c.Member)
 			left := since.Add(ReturnWindow).Sub(now)
 			if since.IsZero() || left <= 0 {
 				return returning{} // somebody is fit who did not just return
@@ -43,7 +43,7 @@ func (w *World) returning(id cluster.PoolID, candidates []placement.Candidate, n
 			if !c.HoldDown || !othersThanHeldDown {
 				takers = append(takers, c)
 			}
-		case w.failing(id, c.Member):
+		case w.failing(site.id, c.Member):
 			failing[c.Member] = true
 		default:
 			continue
@@ -53,28 +53,27 @@ func (w *World) returning(id cluster.PoolID, candidates []placement.Candidate, n
 	if len(takers) == 0 || len(failing) == 0 {
 		return returning{}
 	}
-	back.divide(w, id, candidates, weights, takers, failing)
+	back.divide(w, site, candidates, weights, takers, failing)
 	return back
 }
 
 // divide says which addresses of failing owners stay and which leave: as many as those who returned lack of their even share, and
 // from no owner more than it has above its own.
-func (back *returning) divide(w *World, id cluster.PoolID, candidates []placement.Candidate, weights int, takers []placement.Candidate, failing map[cluster.Member]bool) {
-	addresses := w.Config.Addresses(id)
+func (back *returning) divide(w *World, site poolSite, candidates []placement.Candidate, weights int, takers []placement.Candidate, failing map[cluster.Member]bool) {
 	held, share := map[cluster.Member]int{}, map[cluster.Member]int{}
-	for _, address := range addresses {
-		held[w.effectiveOwner(w.Pools[id][address])]++
+	for _, address := range site.addresses {
+		held[w.effectiveOwner(site.record[address])]++
 	}
 	for _, c := range candidates {
-		share[c.Member] = (len(addresses)*max(c.Weight, 1) + weights - 1) / weights
+		share[c.Member] = (len(site.addresses)*max(c.Weight, 1) + weights - 1) / weights
 	}
 	room := 0
 	for _, c := range takers {
 		room += max(share[c.Member]-held[c.Member], 0)
 	}
 	back.kept, back.spread = map[netip.Addr]bool{}, map[netip.Addr]bool{}
-	for _, address := range slices.Backward(addresses) {
-		owner := w.effectiveOwner(w.Pools[id][address])
+	for _, address := range slices.Backward(site.addresses) {
+		owner := w.effectiveOwner(site.record[address])
 		if !failing[owner] {
 			continue
 		}
@@ -90,14 +89,14 @@ func (back *returning) divide(w *World, id cluster.PoolID, candidates []placemen
 
 // failing reports whether a node is up and wants to hold, but a check or a fault of the interface stands in the way.
 func (w *World) failing(id cluster.PoolID, m cluster.Member) bool {
-	node := w.Nodes[m.LNN]
+	node := w.node(m.LNN)
 	wants := node.Present && node.Ready && !node.Leaving && !node.Draining && !node.Witness
 	return wants && (node.Faults[m.Interface] != "" || node.PoolFaults[id] != "")
 }
 
 // mended is the last fault of a member in a pool that is over: of its interface or of the pool's checks.
 func (w *World) mended(id cluster.PoolID, m cluster.Member) Mend {
-	node := w.Nodes[m.LNN]
+	node := w.node(m.LNN)
 	mend := node.MendedPools[id]
 	if of := node.Mended[m.Interface]; of.At.After(mend.At) {
 		mend = of
@@ -107,7 +106,7 @@ func (w *World) mended(id cluster.PoolID, m cluster.Member) Mend {
 
 // backSince is when a member returned last: from a fault, or with its node from an outage. Zero if it never was away.
 func (w *World) backSince(id cluster.PoolID, m cluster.Member) time.Time {
-	node, since := w.Nodes[m.LNN], w.mended(id, m).At
+	node, since := w.node(m.LNN), w.mended(id, m).At
 	if (node.Outage > 0 || node.HoldDown > 0) && node.FitSince.After(since) {
 		since = node.FitSince
 	}
@@ -116,11 +115,12 @@ func (w *World) backSince(id cluster.PoolID, m cluster.Member) time.Time {
 
 // Kept says which addresses of a pool stay with an owner that is not fit for now, and why.
 func Kept(w *World, id cluster.PoolID, now time.Time) (kept map[netip.Addr]bool, why string) {
-	pool, _, _, exists := w.Config.Pool(id)
-	if !exists || pool.AllocMethod != cluster.AllocDynamic {
+	w = w.ForReading()
+	site, exists := w.poolSite(id)
+	if !exists || site.static {
 		return nil, ""
 	}
-	back := w.returning(id, w.Candidates(id, now), now)
+	back := w.returning(site, w.candidates(site, nil, now), now)
 	return back.kept, "its owner is not fit, and nobody was fit a moment ago: those who are again have their share, and the rest waits for the others for another " +
 		back.wait.Round(100*time.Millisecond).String()
 }

@@ -42,25 +42,32 @@ func largeModel(b *testing.B) *World {
 	return w
 }
 
-// BenchmarkSteadyLook256x4096 is one look at everything when nothing is to be done.
+// BenchmarkSteadyLook256x4096 is one look at all pools when nothing is to be done, and nothing has changed since the last.
 func BenchmarkSteadyLook256x4096(b *testing.B) {
 	w := largeModel(b)
+	_, rests := ProposePools(w, Rests{}, time.Time{})
+	b.ReportAllocs()
 	for b.Loop() {
-		for _, id := range w.Config.Pools() {
-			ProposePool(w, id, false, time.Time{})
-		}
+		_, rests = ProposePools(w, rests, time.Time{})
+	}
+}
+
+// BenchmarkFirstLook256x4096 is one look at all pools when nothing is to be done, but nothing is known of the last.
+func BenchmarkFirstLook256x4096(b *testing.B) {
+	w := largeModel(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		ProposePools(w, Rests{}, time.Time{})
 	}
 }
 
 // BenchmarkDeath256x4096 is the proposals of all pools after the death of a node.
 func BenchmarkDeath256x4096(b *testing.B) {
 	w := largeModel(b)
-	dead := w.Nodes[7]
-	dead.Present, dead.Over = false, dead.Incarnation
-	w.Nodes[7] = dead
+	_, rests := ProposePools(w, Rests{}, time.Time{})
+	died := without(w, []int{7}, time.Time{})
+	b.ReportAllocs()
 	for b.Loop() {
-		for _, id := range w.Config.Pools() {
-			ProposePool(w, id, false, time.Time{})
-		}
+		ProposePools(died, rests, time.Time{})
 	}
 }

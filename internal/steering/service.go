@@ -33,7 +33,7 @@ type ServiceProposal struct {
 // take all of them before the others have looked. Held is what is on the interfaces now.
 func ProposeServices(w *World, self tenure.Incarnation, held map[netip.Addr]bool, now time.Time) []ServiceProposal {
 	var proposals []ServiceProposal
-	ahead := *w // with what is proposed put into effect, so that two addresses of one node do not both go to the same other one
+	ahead := *w.ForReading() // with what is proposed put into effect, so that two addresses of one node do not both go to the same other one
 	ahead.Services = map[ServiceKey]tenure.Statement{}
 	maps.Copy(ahead.Services, w.Services)
 	w = &ahead
@@ -252,6 +252,21 @@ func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Membe
 // serviceInterfaces are the interfaces on which each node may host service addresses of a subnet: those that belong to a pool of the
 // subnet; in a subnet without pools all of the node's interfaces. Nodes that have none are missing.
 func (w *World) serviceInterfaces(subnet cluster.SubnetID) map[int][]cluster.Member {
+	if w.roll == nil {
+		return w.findServiceInterfaces(subnet)
+	}
+	hosts, found := w.roll.hosts[subnet]
+	if !found {
+		if w.roll.hosts == nil {
+			w.roll.hosts = map[cluster.SubnetID]map[int][]cluster.Member{}
+		}
+		hosts = w.findServiceInterfaces(subnet)
+		w.roll.hosts[subnet] = hosts
+	}
+	return hosts
+}
+
+func (w *World) findServiceInterfaces(subnet cluster.SubnetID) map[int][]cluster.Member {
 	interfaces := map[int][]cluster.Member{}
 	pools := false
 	for _, id := range w.Config.Pools() {

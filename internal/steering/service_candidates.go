@@ -17,6 +17,7 @@ type ServiceCandidate struct {
 // ServiceCandidates are all configured nodes, by number: those that may take a service address of a subnet, and why the others may
 // not.
 func ServiceCandidates(w *World, subnet cluster.SubnetID) []ServiceCandidate {
+	w = w.ForReading()
 	counts, interfaces := w.serviceCounts(subnet), w.serviceInterfaces(subnet)
 	candidates := make([]ServiceCandidate, 0, len(w.Config.Nodes))
 	for _, node := range w.Config.Nodes {

@@ -68,6 +68,9 @@ func Leaving(w *World, self tenure.Incarnation, mayHold bool) map[netip.Addr]boo
 	for id, record := range w.Pools {
 		addresses := w.Config.Addresses(id)
 		for address, st := range record {
+			if st.Owner.LNN != w.Self {
+				continue
+			}
 			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
 			mark(address, st, configured)
 		}

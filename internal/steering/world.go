@@ -78,12 +78,14 @@ type World struct {
 	Unready    map[netip.Addr]bool    // addresses that are asked away from this node, to nodes that have not said yet that they could take them
 	Renounced  map[netip.Addr]bool    // addresses of which this node, as their former next, is about to acknowledge that it will not take them
 	Settling   bool                   // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
+
+	roll *roll // see ForReading
 }
 
 // Claim is the claim under which a member may be put on record now; zero when its node is not present.
 func (w *World) Claim(m cluster.Member) tenure.Claim {
-	node, known := w.Nodes[m.LNN]
-	if !known || !node.Present || m.IsZero() {
+	node := w.node(m.LNN)
+	if !node.Present || m.IsZero() {
 		return tenure.Claim{}
 	}
 	return tenure.Claim{LNN: m.LNN, Interface: m.Interface, Incarnation: node.Incarnation}
@@ -91,7 +93,7 @@ func (w *World) Claim(m cluster.Member) tenure.Claim {
 
 // Over reports whether a claim's incarnation is known to be over.
 func (w *World) Over(c tenure.Claim) bool {
-	node := w.Nodes[c.LNN]
+	node := w.node(c.LNN)
 	return c.Incarnation <= node.Over || node.Present && c.Incarnation < node.Incarnation
 }
 
@@ -152,7 +154,7 @@ func (w *World) Holder(st tenure.Statement) tenure.Claim {
 // Silent reports whether a claim's node has no report in the store and yet is not known to be over: it may still hold, by
 // the word of the other nodes.
 func (w *World) Silent(c tenure.Claim) bool {
-	return !c.IsZero() && !w.Nodes[c.LNN].Present && !w.Over(c)
+	return !c.IsZero() && !w.node(c.LNN).Present && !w.Over(c)
 }
 
 // Free reports whether an owner's end leaves an address to others: its incarnation is known to be over, and it held by a right
@@ -163,12 +165,7 @@ func (w *World) Free(st tenure.Statement) bool {
 
 // removed reports whether an operator took a node out of the configuration and it is not heard any more.
 func (w *World) removed(lnn int) bool {
-	return !w.configured(lnn) && !w.Nodes[lnn].Present
-}
-
-func (w *World) configured(lnn int) bool {
-	_, configured := w.Config.Node(lnn)
-	return configured
+	return !w.configured(lnn) && !w.node(lnn).Present
 }
 
 // ownedElsewhere reports whether an address has an owner in another record than that of one pool, or than that of one service
@@ -200,9 +197,9 @@ func (w *World) Unfit(m cluster.Member) string {
 
 // unfitForAnything says why a node may not even hold what does not move.
 func (w *World) unfitForAnything(m cluster.Member) string {
-	node, known := w.Nodes[m.LNN]
+	node := w.node(m.LNN)
 	switch {
-	case !known:
+	case !w.known(m.LNN):
 		return "it has never been heard"
 	case !w.configured(m.LNN):
 		return "it is no longer in the configuration"
@@ -230,14 +227,25 @@ func (w *World) unfitForAnything(m cluster.Member) string {
 
 // UnfitFor says why a member may hold nothing of a pool; empty when it may.
 func (w *World) UnfitFor(id cluster.PoolID, m cluster.Member) string {
+	return w.unfitFor(id, w.static(id), m)
+}
+
+// static reports whether there is a pool and its addresses do not move.
+func (w *World) static(id cluster.PoolID) bool {
+	pool, _, _, exists := w.Config.Pool(id)
+	return exists && pool.AllocMethod == cluster.AllocStatic
+}
+
+// unfitFor is UnfitFor where it is known whether the pool is static.
+func (w *World) unfitFor(id cluster.PoolID, static bool, m cluster.Member) string {
 	unfit := w.Unfit
-	if pool, _, _, exists := w.Config.Pool(id); exists && pool.AllocMethod == cluster.AllocStatic {
+	if static {
 		unfit = w.unfitForAnything
 	}
 	if why := unfit(m); why != "" {
 		return why
 	}
-	node := w.Nodes[m.LNN]
+	node := w.node(m.LNN)
 	if node.Witness {
 		return "it is a witness and hosts nothing"
 	}
@@ -246,16 +254,22 @@ func (w *World) UnfitFor(id cluster.PoolID, m cluster.Member) string {
 
 // Candidates are the members of a pool as placement sees them.
 func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candidate {
-	pool, _, _, exists := w.Config.Pool(id)
+	w = w.ForReading()
+	site, exists := w.poolSite(id)
 	if !exists {
 		return nil
 	}
-	members := w.Config.Members(id)
-	candidates := make([]placement.Candidate, 0, len(members))
-	for _, m := range members {
-		candidate := placement.Candidate{
-			Member: m, Node: w.nodeName(m.LNN), Weight: w.Weight(pool, m.LNN),
-			Why: w.UnfitFor(id, m), Load: w.plannedLoad(id, m),
+	return w.candidates(site, nil, now)
+}
+
+// candidates appends the members of a pool to an empty list.
+func (w *World) candidates(site poolSite, candidates []placement.Candidate, now time.Time) []placement.Candidate {
+	candidates = slices.Grow(candidates, len(site.members))
+	loads, age := w.plannedLoads(site.id)
+	for _, m := range site.members {
+		candidate := placement.Candidate{Member: m, Node: w.nodeName(m.LNN), Weight: w.Weight(site.pool, m.LNN), Why: w.unfitFor(site.id, site.static, m), Load: loads[m]}
+		if candidate.Load.Known {
+			candidate.Load.Age += age
 		}
 		candidate.Fit = candidate.Why == ""
 		if left := w.HeldDown(m.LNN, now); candidate.Fit && left > 0 {
@@ -267,15 +281,12 @@ func (w *World) Candidates(id cluster.PoolID, now time.Time) []placement.Candida
 	return candidates
 }
 
-func (w *World) plannedLoad(id cluster.PoolID, m cluster.Member) placement.Load {
+// plannedLoads are the measurements of a pool's members on which the plan rests, and how much older than they say they are.
+func (w *World) plannedLoads(id cluster.PoolID) (map[cluster.Member]placement.Load, time.Duration) {
 	if w.Planned == nil {
-		return w.Loads[id][m]
+		return w.Loads[id], 0
 	}
-	load := w.Planned[id][m]
-	if load.Known {
-		load.Age += w.PlannedAge
-	}
-	return load
+	return w.Planned[id], w.PlannedAge
 }
 
 // Weight is a node's weight in a pool: the pool's word, or its own.
@@ -283,12 +294,12 @@ func (w *World) Weight(pool *cluster.Pool, lnn int) int {
 	if weight, set := pool.Weights[lnn]; set {
 		return weight
 	}
-	return max(w.Nodes[lnn].Weight, 1)
+	return max(w.node(lnn).Weight, 1)
 }
 
 // HeldDown is how long a node that came back must still stay fit before it is given anything.
 func (w *World) HeldDown(lnn int, now time.Time) time.Duration {
-	node := w.Nodes[lnn]
+	node := w.node(lnn)
 	if node.HoldDown == 0 || node.FitSince.IsZero() || node.Trusted {
 		return 0
 	}
@@ -296,66 +307,8 @@ func (w *World) HeldDown(lnn int, now time.Time) time.Duration {
 }
 
 func (w *World) nodeName(lnn int) string {
-	if node := w.Nodes[lnn]; node.Name != "" {
+	if node := w.node(lnn); node.Name != "" {
 		return node.Name
 	}
 	return fmt.Sprintf("node %d", lnn)
-}
-
-// present are the nodes that are not known to be over, sorted: the order in which they propose.
-func (w *World) present() []int {
-	var lnns []int
-	for lnn, node := range w.Nodes {
-		if node.Present {
-			lnns = append(lnns, lnn)
-		}
-	}
-	slices.Sort(lnns)
-	return lnns
-}
-
-// NotGiven says why a member of a pool is left out of the answers; empty when it may be given. Holding is how many addresses
-// of the pool it holds now.
-func NotGiven(w *World, id cluster.PoolID, m cluster.Member, holding int, now time.Time) string {
-	pool, _, _, exists := w.Config.Pool(id)
-	if !exists {
-		return "the pool is no longer configured"
-	}
-	if why := w.UnfitFor(id, m); why != "" {
-		return why
-	}
-	if _, suspended := slices.BinarySearch(pool.SuspendedNodes, m.LNN); suspended {
-		return "an operator suspended it in this pool"
-	}
-	if holding == 0 {
-		return "it holds no address of this pool"
-	}
-	if left := w.withheld(pool, m.LNN, now); left > 0 && w.anotherGiven(id, pool, m.LNN, now) {
-		return fmt.Sprintf("it came back and is withheld for another %s (sc-auto-unsuspend-delay)", left.Round(time.Second))
-	}
-	return ""
-}
-
-// withheld is how long a node that was away must still wait before the pool's name is answered with it.
-func (w *World) withheld(pool *cluster.Pool, lnn int, now time.Time) time.Duration {
-	node := w.Nodes[lnn]
-	if pool.AutoUnsuspendDelay == 0 || node.Outage == 0 {
-		return 0
-	}
-	return max(node.FitSince.Add(pool.AutoUnsuspendDelay).Sub(now), 0)
-}
-
-// anotherGiven reports whether another node than one that is withheld can be given. The delay spares a node that is warming up; it must not
-// take the name away, as it would when all nodes were started anew.
-func (w *World) anotherGiven(id cluster.PoolID, pool *cluster.Pool, but int, now time.Time) bool {
-	for _, st := range w.Pools[id] {
-		m := st.Owner.Member()
-		if m.LNN == but || st.State() != tenure.Held || w.Over(st.Owner) || w.withheld(pool, m.LNN, now) > 0 || w.UnfitFor(id, m) != "" {
-			continue
-		}
-		if _, suspended := slices.BinarySearch(pool.SuspendedNodes, m.LNN); !suspended {
-			return true
-		}
-	}
-	return false
 }

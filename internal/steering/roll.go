@@ -1,0 +1,115 @@
+package steering
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+)
+
+// roll is the nodes of a world and whether they are configured, sorted by number: a decision on thousands of addresses asks for a few
+// nodes for each, and finds them here without copying them out of a map each time.
+//
+// A world that has one is a copy that belongs to one caller, and in which neither the nodes nor the configuration change.
+type roll struct {
+	numbers []int
+	nodes   []listed
+	hosts   map[cluster.SubnetID]map[int][]cluster.Member // see serviceInterfaces; of those subnets that were asked for
+}
+
+type listed struct {
+	Node
+	known      bool // it is one of the world's nodes
+	configured bool
+}
+
+// unlisted stands for a node of which nothing is known. It is only read.
+var unlisted listed
+
+// ForReading is a copy of the world, of which much can be asked quickly; the same one if it is such a copy already. It is for one caller
+// at a time, who changes neither its nodes nor its configuration.
+func (w *World) ForReading() *World {
+	if w.roll != nil {
+		return w
+	}
+	reading := *w
+	reading.roll = newRoll(w)
+	return &reading
+}
+
+func newRoll(w *World) *roll {
+	r := &roll{numbers: make([]int, 0, len(w.Nodes)+len(w.Config.Nodes))}
+	for lnn := range w.Nodes {
+		r.numbers = append(r.numbers, lnn)
+	}
+	for i := range w.Config.Nodes {
+		r.numbers = append(r.numbers, w.Config.Nodes[i].LNN)
+	}
+	slices.Sort(r.numbers)
+	r.numbers = slices.Compact(r.numbers)
+	r.nodes = make([]listed, len(r.numbers))
+	for i, lnn := range r.numbers {
+		r.nodes[i].Node, r.nodes[i].known = w.Nodes[lnn]
+		r.nodes[i].AbsentSince = time.Time{} // nothing here is decided by it, and of a node that this agent never saw it wavers
+	}
+	for i := range w.Config.Nodes {
+		r.of(w.Config.Nodes[i].LNN).configured = true
+	}
+	return r
+}
+
+// of finds a node. Most clusters number their nodes from one on, without a gap.
+func (r *roll) of(lnn int) *listed {
+	if at := lnn - 1; at >= 0 && at < len(r.numbers) && r.numbers[at] == lnn {
+		return &r.nodes[at]
+	}
+	if at, found := slices.BinarySearch(r.numbers, lnn); found {
+		return &r.nodes[at]
+	}
+	return &unlisted
+}
+
+// turn is which of the present nodes one is, in the order in which they propose: by number, from one on; -1 if it is none of them.
+func (r *roll) turn(lnn int) int {
+	turn := 0
+	for i := range r.nodes {
+		if !r.nodes[i].Present {
+			continue
+		}
+		turn++
+		if r.numbers[i] == lnn {
+			return turn
+		}
+	}
+	return -1
+}
+
+// node is what is known of a node, to be read only.
+func (w *World) node(lnn int) *Node {
+	if w.roll != nil {
+		return &w.roll.of(lnn).Node
+	}
+	node := w.Nodes[lnn]
+	return &node
+}
+
+// known reports whether a node is one of the world's.
+func (w *World) known(lnn int) bool {
+	if w.roll != nil {
+		return w.roll.of(lnn).known
+	}
+	_, known := w.Nodes[lnn]
+	return known
+}
+
+func (w *World) configured(lnn int) bool {
+	if w.roll != nil {
+		return w.roll.of(lnn).configured
+	}
+	for i := range w.Config.Nodes {
+		if w.Config.Nodes[i].LNN == lnn {
+			return true
+		}
+	}
+	return false
+}
