@@ -1,8 +1,8 @@
 # Every target installs what it needs and is quick when that is there. `make help` lists them.
 #
 # What can be set: GO (the go command), VERSION, RACE=0 (tests without the race detector), TESTFLAGS (more flags for
-# go test), FUZZTIME (for each fuzzer), BENCHTIME, RIVALROUNDS and RIVALREPEATS (how often failovers are measured beside
-# other systems: scripts/bench), SEEDS, SEEDBASE and PARALLEL (of the simulator), VULNDB (a copy of the vulnerability database for govulncheck).
+# go test), FUZZTIME (for each fuzzer), BENCHTIME, SECTIONS (which parts are measured; SECTIONS=list prints them), FAULTRUNS (how often
+# each fault), RIVALROUNDS and RIVALREPEATS (and beside other systems: scripts/bench), SEEDS, SEEDBASE and PARALLEL (of the simulator), VULNDB (a copy of the vulnerability database for govulncheck).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -22,6 +22,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 RACE      ?= 1
+SECTIONS  ?=
 SEEDS     ?= 1000
 SEEDBASE  ?= 0
 PARALLEL  ?= $(shell nproc)
@@ -55,7 +56,7 @@ lab: build
 .PHONY: bench
 bench:
 	@scripts/packages bench
-	@BENCHTIME=$(BENCHTIME) scripts/bench
+	@BENCHTIME=$(BENCHTIME) SECTIONS="$(SECTIONS)" scripts/bench
 
 ## model: check the models of the ownership protocol with SPIN, and that they catch broken rules (docs/model)
 .PHONY: model

@@ -27,9 +27,7 @@ func page(r report) string {
 
 // howMeasured is what a reader must know of the numbers.
 func howMeasured(probeMS int) string {
-	return fmt.Sprintf(`## Beside keepalived and CTDB
-
-Every system runs in the same lab: four nodes, twelve addresses, three of them on each node, one client, one switch, all in network
+	return fmt.Sprintf(`Every system runs in the same lab: four nodes, twelve addresses, three of them on each node, one client, one switch, all in network
 namespaces of this machine. Where a node would run the agent it runs keepalived or ctdbd. Only one lab is up at a time; the
 systems take turns in each round, and to those with slow settings each fault is done once in a turn. The client sends an echo
 request to each address every %d ms. The gap is the longest time for which any address did not answer, from before the fault
