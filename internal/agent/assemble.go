@@ -35,7 +35,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.loop = &loop{
 		Agent: a, stills: newStills(), replica: newReplica(), notes: make(chan struct{}, 1), loadNotes: make(chan struct{}, 1), turns: steering.Turns{},
 		moveFrom: map[netip.Addr]moveEnds{}, causes: map[netip.Addr]cause{}, promises: steering.NewPromises(),
-		readiness: steering.NewReadiness(), toldReady: map[netip.Addr]toldReady{}, reported: map[int]string{},
+		readiness: steering.NewReadiness(), toldReady: steering.ToldReady{}, reported: map[int]string{},
 	}
 	a.declarations = newDeclarations()
 	a.peers.SetNodes(config.Nodes)

@@ -53,7 +53,7 @@ type loop struct {
 	promises     steering.Promises    // what this node has said of addresses
 	rests        steering.Rests       // the pools of which nothing needs to be decided until something changes
 	readiness    steering.Readiness   // which of those that move away could be taken
-	toldReady    map[netip.Addr]toldReady
+	toldReady    steering.ToldReady
 	reported     map[int]string // what was last said of each node, for the events
 	planned      plannedLoads
 	since        sinces   // since when nodes and members are what they are

@@ -6,21 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
-
-// readyAgain is when the owner of an address that moves to this node is told once more that it could take it: the word may have been lost,
-// or the owner's agent replaced.
-const readyAgain = 200 * time.Millisecond
-
-// toldReady is what an owner was told, and when.
-type toldReady struct {
-	move steering.Release
-	at   time.Time
-}
 
 // readyWords are what other nodes have said that they could take, until the loop looks. It is safe for concurrent use.
 type readyWords struct {
@@ -62,35 +51,22 @@ func (l *loop) awaitReady(w *steering.World, now time.Time) {
 
 // tellReady tells the owners of addresses that move to this node that it could take them now, again and again until they have let go.
 func (l *loop) tellReady(w *steering.World, incarnation tenure.Incarnation, mayHold bool, now time.Time) {
-	ready := steering.Ready(w, incarnation, mayHold)
-	for addr := range l.toldReady {
-		if _, still := ready[addr]; !still {
-			delete(l.toldReady, addr)
-		}
+	due, again := l.toldReady.Due(steering.Ready(w, incarnation, mayHold), w, now)
+	if again > 0 {
+		l.wakeIn(again)
 	}
 	requests := map[int]*holdfastv1.ReadyRequest{}
-	for addr, move := range ready {
-		if w.Released[addr] == move {
-			continue
-		}
-		told := l.toldReady[addr]
-		if left := told.at.Add(readyAgain).Sub(now); told.move == move && left > 0 {
-			l.wakeIn(left)
-			continue
-		}
+	for addr, move := range due {
 		request := requests[move.Owner.LNN]
 		if request == nil {
 			request = &holdfastv1.ReadyRequest{}
 			requests[move.Owner.LNN] = request
 		}
-		if len(request.Addresses) == maxReleased {
-			continue // the rest when these have gone
+		if len(request.Addresses) < maxReleased { // the others are told with those that are told again
+			request.Addresses = append(request.Addresses, &holdfastv1.ReadyAddress{
+				Address: addr.String(), Incarnation: &holdfastv1.Incarnation{Start: uint64(move.Owner.Incarnation)}, Interface: move.Owner.Interface, Epoch: move.Epoch,
+			})
 		}
-		l.toldReady[addr] = toldReady{move, now}
-		l.wakeIn(readyAgain)
-		request.Addresses = append(request.Addresses, &holdfastv1.ReadyAddress{
-			Address: addr.String(), Incarnation: &holdfastv1.Incarnation{Start: uint64(move.Owner.Incarnation)}, Interface: move.Owner.Interface, Epoch: move.Epoch,
-		})
 	}
 	for lnn, request := range requests {
 		l.sendReady(lnn, request)
@@ -127,26 +103,10 @@ func (s peerService) Ready(ctx context.Context, r *holdfastv1.ReadyRequest) (*ho
 	return &holdfastv1.ReadyResponse{}, s.takeReady(node.LNN, r)
 }
 
-// takeReady notes what a node says that it could take. Only addresses of the cluster are kept, so that they are bounded.
+// takeReady notes what a node says that it could take.
 func (a *Agent) takeReady(from int, r *holdfastv1.ReadyRequest) error {
-	v := a.view.Load()
-	if v == nil {
-		return errNoView
-	}
-	if len(r.Addresses) > maxReleased {
-		return api.Invalid("%d addresses at once are too many; at most %d", len(r.Addresses), maxReleased)
-	}
-	moving := movingAddresses(v.world.Config)
-	for _, ready := range r.Addresses {
-		addr, err := netip.ParseAddr(ready.Address)
-		if err != nil {
-			return api.Invalid("%q is not an address", ready.Address)
-		}
-		if moving[addr] {
-			owner := tenure.Claim{LNN: a.self.LNN, Interface: ready.Interface, Incarnation: tenure.Incarnation(ready.Incarnation.GetStart())}
-			a.readyWords.add(addr, readyWord{from, steering.Release{Owner: owner, Epoch: ready.Epoch}})
-		}
-	}
-	a.loop.note()
-	return nil
+	return takeWords(a, r.Addresses, func(addr netip.Addr, ready *holdfastv1.ReadyAddress) {
+		owner := tenure.Claim{LNN: a.self.LNN, Interface: ready.Interface, Incarnation: tenure.Incarnation(ready.Incarnation.GetStart())}
+		a.readyWords.add(addr, readyWord{from, steering.Release{Owner: owner, Epoch: ready.Epoch}})
+	})
 }

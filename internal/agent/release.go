@@ -111,24 +111,32 @@ func (s peerService) Released(ctx context.Context, r *holdfastv1.ReleasedRequest
 	return &holdfastv1.ReleasedResponse{}, s.takeReleases(node.LNN, r)
 }
 
-// takeReleases notes what a node says that it has let go of. Only addresses of the cluster are kept, so that they are bounded.
+// takeReleases notes what a node says that it has let go of.
 func (a *Agent) takeReleases(from int, r *holdfastv1.ReleasedRequest) error {
+	return takeWords(a, r.Addresses, func(addr netip.Addr, released *holdfastv1.ReleasedAddress) {
+		owner := tenure.Claim{LNN: from, Interface: released.Interface, Incarnation: tenure.Incarnation(r.Incarnation.GetStart())}
+		a.releases.add(addr, steering.Release{Owner: owner, Epoch: released.Epoch})
+	})
+}
+
+// takeWords takes in what another node says about addresses, and has the loop look. Only those of the cluster are kept, so that what is
+// kept is bounded.
+func takeWords[T interface{ GetAddress() string }](a *Agent, words []T, keep func(netip.Addr, T)) error {
 	v := a.view.Load()
 	if v == nil {
 		return errNoView
 	}
-	if len(r.Addresses) > maxReleased {
-		return api.Invalid("%d addresses at once are too many; at most %d", len(r.Addresses), maxReleased)
+	if len(words) > maxReleased {
+		return api.Invalid("%d addresses at once are too many; at most %d", len(words), maxReleased)
 	}
 	moving := movingAddresses(v.world.Config)
-	for _, released := range r.Addresses {
-		addr, err := netip.ParseAddr(released.Address)
+	for _, word := range words {
+		addr, err := netip.ParseAddr(word.GetAddress())
 		if err != nil {
-			return api.Invalid("%q is not an address", released.Address)
+			return api.Invalid("%q is not an address", word.GetAddress())
 		}
 		if moving[addr] {
-			owner := tenure.Claim{LNN: from, Interface: released.Interface, Incarnation: tenure.Incarnation(r.Incarnation.GetStart())}
-			a.releases.add(addr, steering.Release{Owner: owner, Epoch: released.Epoch})
+			keep(addr, word)
 		}
 	}
 	a.loop.note()

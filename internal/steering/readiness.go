@@ -125,3 +125,36 @@ func Ready(w *World, self tenure.Incarnation, mayHold bool) map[netip.Addr]Relea
 	}
 	return ready
 }
+
+// readyAgain is when an owner is told once more that its address could be taken: the word may have been lost, or the owner's agent replaced.
+const readyAgain = 200 * time.Millisecond
+
+// ToldReady is what a node has told the owners of addresses that move to it, and when. Make it before use; it belongs to its caller.
+type ToldReady map[netip.Addr]toldReady
+
+type toldReady struct {
+	move Release
+	at   time.Time
+}
+
+// Due is what the owners are to be told now, of all that the node could take, and in what time that is to be looked at again; zero if there is
+// nothing. It counts as told. Owners that have let go need to hear nothing more.
+func (t ToldReady) Due(ready map[netip.Addr]Release, w *World, now time.Time) (due map[netip.Addr]Release, again time.Duration) {
+	maps.DeleteFunc(t, func(address netip.Addr, _ toldReady) bool { _, still := ready[address]; return !still })
+	due = map[netip.Addr]Release{}
+	for address, move := range ready {
+		if w.Released[address] == move {
+			continue
+		}
+		told := t[address]
+		left := told.at.Add(readyAgain).Sub(now)
+		if told.move != move || left <= 0 {
+			t[address] = toldReady{move, now}
+			due[address], left = move, readyAgain
+		}
+		if again == 0 || left < again {
+			again = left
+		}
+	}
+	return due, again
+}

@@ -143,3 +143,34 @@ func TestReady(t *testing.T) {
 		})
 	}
 }
+
+// An owner is told once, and again when that may have been lost, until it has let go.
+func TestToldReady(t *testing.T) {
+	now := time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
+	w, address, id := movingWorld(t, 2, nil)
+	move := Release{Owner: w.Pools[id][address].Owner, Epoch: w.Pools[id][address].Epoch}
+	ready, told := map[netip.Addr]Release{address: move}, ToldReady{}
+	due := func(after time.Duration) bool {
+		due, again := told.Due(ready, w, now.Add(after))
+		if again <= 0 && len(ready) > 0 && w.Released == nil {
+			t.Errorf("after %v it is not looked at again", after)
+		}
+		return len(due) == 1
+	}
+	if !due(0) || due(readyAgain-1) || !due(readyAgain) {
+		t.Error("it is not told at once and again after a while")
+	}
+	next := move
+	next.Epoch++
+	if ready[address] = next; !due(readyAgain + 1) {
+		t.Error("another move is not told at once")
+	}
+	w.Released = map[netip.Addr]Release{address: next}
+	if due(3 * readyAgain) {
+		t.Error("an owner that has let go is told")
+	}
+	clear(ready)
+	if due(0); len(told) > 0 {
+		t.Errorf("it remembers %v", told)
+	}
+}
