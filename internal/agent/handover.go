@@ -78,12 +78,14 @@ type handoverWord struct {
 const (
 	wordPrepared = "prepared"
 	wordReady    = "ready"
+	wordMore     = "more" // descriptors
 )
 
 // byteTaken is how the new agent takes over: one byte, which is there or is not.
 const byteTaken = 'T'
 
-// handoverRooms is what the rooms know, when they stand still. Two descriptors come with it for each address of DNS, UDP first.
+// handoverRooms is what the rooms know, when they stand still. Two descriptors come with it for each address of DNS, UDP first; behind these
+// the further ones of UDP, address by address. What one message cannot carry comes with the next ones (wordMore).
 type handoverRooms struct {
 	Failed    string                          `json:"failed,omitempty"` // why they do not
 	Holdings  []address.Holding               `json:"holdings"`
@@ -100,6 +102,8 @@ type handoverRooms struct {
 	Outage    time.Duration                   `json:"outage"`
 	HoldDown  time.Duration                   `json:"hold-down"`
 	DNS       []netip.Addr                    `json:"dns"`
+	// How many UDP sockets each address has beside the first. An agent of before there were several says and knows nothing of it.
+	DNSFurther []int `json:"dns-further,omitempty"`
 }
 
 // handoverRight is the right to hold, and all that belongs to it.

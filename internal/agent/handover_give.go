@@ -112,12 +112,9 @@ func (a *Agent) handOver(ctx context.Context, conn *net.UnixConn) (pid int, err 
 
 // give hands everything over. With an error nothing has been.
 func (a *Agent) give(conn *net.UnixConn, rest *atRest) error {
-	var fds []int
-	for _, socket := range rest.sockets {
-		rest.rooms.DNS = append(rest.rooms.DNS, socket.Address)
-		fds = append(fds, socket.UDP, socket.TCP)
-	}
-	err := sendHandover(conn, rest.rooms, fds...)
+	addresses, further, fds := layOut(rest.sockets)
+	rest.rooms.DNS, rest.rooms.DNSFurther = addresses, further
+	err := sendRooms(conn, rest.rooms, fds)
 	closeDescriptors(fds)
 	if err == nil {
 		err = expect(conn, wordReady)

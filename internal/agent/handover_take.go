@@ -296,17 +296,10 @@ func (a *Agent) takeOver() error {
 		return fmt.Errorf("telling it: %w", err)
 	}
 	var rooms handoverRooms
-	fds, err := receiveHandover(conn, &rooms)
-	switch {
-	case err != nil:
+	fds, err := receiveRooms(conn, &rooms)
+	if err != nil {
 		closeDescriptors(fds)
-		return fmt.Errorf("hearing what it has: %w", err)
-	case rooms.Failed != "":
-		closeDescriptors(fds)
-		return fmt.Errorf("it cannot hand over now: %s", rooms.Failed)
-	case len(fds) != 2*len(rooms.DNS):
-		closeDescriptors(fds)
-		return fmt.Errorf("it handed over %d sockets for DNS on %d addresses", len(fds), len(rooms.DNS))
+		return err
 	}
 	a.adopt(&rooms, fds)
 	if err := sendHandover(conn, handoverWord{wordReady}); err != nil {
@@ -361,12 +354,8 @@ func (a *Agent) adopt(rooms *handoverRooms, fds []int) {
 	a.historyMu.Lock()
 	a.history = steering.Past{Outage: rooms.Outage, HoldDown: rooms.HoldDown}
 	a.historyMu.Unlock()
-	var sockets []dns.Socket
-	for i, addr := range rooms.DNS {
-		sockets = append(sockets, dns.Socket{Address: addr, UDP: fds[2*i], TCP: fds[2*i+1]})
-	}
 	if server, ok := a.answers.server.(*dns.Server); ok {
-		server.Inherit(sockets)
+		server.Inherit(rooms.socketsOf(fds))
 		return
 	}
 	closeDescriptors(fds)

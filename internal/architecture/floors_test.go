@@ -38,7 +38,7 @@ var floors = []struct {
 
 	// The services. They never know each other.
 	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh", "internal/linux/tickle"}},
-	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster"}},
+	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/udp"}},
 
 	// What they rest on. Load hands its figures over as placement reads them.
 	{"internal/load", []string{"internal/placement", "internal/problem", "internal/cluster"}},

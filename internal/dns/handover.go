@@ -6,28 +6,55 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	datagrams "github.com/holdfast/holdfast/internal/linux/udp"
 )
 
-// Socket is the pair of sockets of one service address, as descriptors that may be handed to another process.
+// Socket is the sockets of one service address, as descriptors that may be handed to another process.
 type Socket struct {
-	Address  netip.Addr
-	UDP, TCP int
+	Address netip.Addr
+	TCP     int
+	UDP     []int // at least one; the kernel spreads queries over them
 }
 
-// Close closes both.
-func (s Socket) Close() error { return errors.Join(unix.Close(s.UDP), unix.Close(s.TCP)) }
+// Close closes all of them.
+func (s Socket) Close() error {
+	fault := unix.Close(s.TCP)
+	for _, fd := range s.UDP {
+		fault = errors.Join(fault, unix.Close(fd))
+	}
+	return fault
+}
 
-// still lets the two loops of a listener stand still. It belongs to Server.mu, but for the channels.
+// still lets the loops of a listener stand still. It belongs to Server.mu, but for the channels.
 type still struct {
+	loops   int
 	reached chan struct{} // a loop has come to stand
 	goOn    chan struct{} // and is to go on
+	asked   atomic.Bool   // the desks are to stand
 }
 
-func newStill() still { return still{reached: make(chan struct{}, 2), goOn: make(chan struct{}, 2)} }
+func newStill(loops int) *still {
+	return &still{loops: loops, reached: make(chan struct{}, loops), goOn: make(chan struct{}, loops)}
+}
+
+// goOn has a desk stand still if that is asked for; false: the listener is closing.
+func (l *listener) goOn() bool {
+	if l.still.asked.Load() {
+		l.stand()
+	}
+	select {
+	case <-l.closing:
+		return false
+	default:
+		return true
+	}
+}
 
 // stand waits until the loop is to go on, or the listener closes.
 func (l *listener) stand() {
@@ -49,25 +76,45 @@ func (s *Server) Suspend() ([]Socket, error) {
 	defer s.mu.Unlock()
 	past := time.Unix(1, 0)
 	for _, l := range s.listeners {
-		if err := errors.Join(l.udp.SetReadDeadline(past), l.tcp.SetDeadline(past)); err != nil {
+		if err := l.tcp.SetDeadline(past); err != nil {
 			return nil, fmt.Errorf("suspending DNS on %v: %w", l.address, err)
 		}
 	}
+	for _, l := range s.listeners {
+		l.still.asked.Store(true)
+		l.halt()
+	}
 	var sockets []Socket
+	for _, l := range s.listeners {
+		for range l.still.loops {
+			<-l.still.reached
+		}
+	}
 	for address, l := range s.listeners {
-		<-l.still.reached
-		<-l.still.reached
-		packets, err := duplicate(l.udp)
+		socket, err := l.duplicate(address)
 		if err != nil {
-			return sockets, err
+			return sockets, fmt.Errorf("handing over DNS on %v: %w", address, err)
 		}
-		streams, err := duplicate(l.tcp)
-		if err != nil {
-			return sockets, errors.Join(err, unix.Close(packets))
-		}
-		sockets = append(sockets, Socket{Address: address, UDP: packets, TCP: streams})
+		sockets = append(sockets, socket)
 	}
 	return sockets, nil
+}
+
+// duplicate returns further descriptors of the sockets.
+func (l *listener) duplicate(address netip.Addr) (Socket, error) {
+	tcp, err := duplicate(l.tcp)
+	if err != nil {
+		return Socket{}, err
+	}
+	socket := Socket{Address: address, TCP: tcp}
+	for _, d := range l.desks {
+		fd, err := d.socket.Share()
+		if err != nil {
+			return Socket{}, errors.Join(err, socket.Close())
+		}
+		socket.UDP = append(socket.UDP, fd)
+	}
+	return socket, nil
 }
 
 // Resume goes on with what Suspend stopped.
@@ -75,10 +122,12 @@ func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
-		_ = l.udp.SetReadDeadline(time.Time{})
 		_ = l.tcp.SetDeadline(time.Time{})
-		l.still.goOn <- struct{}{}
-		l.still.goOn <- struct{}{}
+		l.still.asked.Store(false)
+		l.halted.Store(false)
+		for range l.still.loops {
+			l.still.goOn <- struct{}{}
+		}
 	}
 }
 
@@ -114,26 +163,55 @@ func (s *Server) disinherit() {
 	s.heritage = nil
 }
 
-// inherited serves the sockets of an address that were taken over; nil if there are none. s.mu is held.
-func (s *Server) inherited(address netip.Addr) *listener {
+// inherited serves the sockets of an address that were taken over; nil if there are none. All are served, also more than this server would
+// open, for queries may wait in each. Where there are fewer, more are opened beside them; if that cannot be, those serve alone. s.mu is held.
+func (s *Server) inherited(at netip.AddrPort) *listener {
+	address := at.Addr()
 	socket, known := s.heritage[address]
 	if !known {
 		return nil
 	}
 	delete(s.heritage, address)
-	udp, tcp := os.NewFile(uintptr(socket.UDP), "udp"), os.NewFile(uintptr(socket.TCP), "tcp")
-	defer udp.Close()
-	defer tcp.Close()
-	packets, err := net.FilePacketConn(udp)
+	desks, tcp, err := s.adopt(at, socket)
 	if err != nil {
 		s.log.Warn("an inherited socket for DNS cannot be used; another is opened", "address", address, "error", err)
 		return nil
 	}
-	streams, err := net.FileListener(tcp)
-	if err != nil {
-		s.log.Warn("an inherited socket for DNS cannot be used; another is opened", "address", address, "error", err)
-		packets.Close()
-		return nil
+	return s.serve(address, desks, tcp)
+}
+
+// adopt makes desks and a listener of the descriptors, which it owns from then on, also when it fails.
+func (s *Server) adopt(at netip.AddrPort, socket Socket) (desks []*desk, tcp *net.TCPListener, err error) {
+	file := os.NewFile(uintptr(socket.TCP), "tcp")
+	defer file.Close()
+	streams, err := net.FileListener(file)
+	var sockets []*datagrams.Socket
+	for _, fd := range socket.UDP {
+		adopted, fault := datagrams.Adopt(fd)
+		if fault != nil {
+			err = errors.Join(err, fault)
+			continue
+		}
+		sockets = append(sockets, adopted)
 	}
-	return s.serve(address, packets.(*net.UDPConn), streams.(*net.TCPListener))
+	if err == nil && len(sockets) < s.sockets {
+		more, fault := s.openMore(at, s.sockets-len(sockets))
+		if fault != nil {
+			s.log.Info("the inherited sockets for DNS serve alone", "address", at.Addr(), "sockets", len(sockets), "error", fault)
+		}
+		sockets = append(sockets, more...)
+	}
+	if err == nil {
+		desks, err = s.newDesks(at.Addr(), sockets)
+	}
+	if err != nil {
+		for _, socket := range sockets {
+			err = errors.Join(err, socket.Close())
+		}
+		if streams != nil {
+			err = errors.Join(err, streams.Close())
+		}
+		return nil, nil, err
+	}
+	return desks, streams.(*net.TCPListener), nil
 }

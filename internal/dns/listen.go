@@ -8,10 +8,13 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	datagrams "github.com/holdfast/holdfast/internal/linux/udp"
 )
 
 // retryPause is how long a loop waits after an error of its socket that is not its closing, such as too many open
@@ -22,24 +25,27 @@ const retryPause = 10 * time.Millisecond
 // malformed, a TCP message beyond ends its connection.
 const maxQuery = 4096
 
-// receiveBuffer holds the queries of a burst, some thousands, until they are answered.
+// receiveBuffer holds the queries of a burst, some thousands, until they are answered. Each socket has one.
 const receiveBuffer = 1 << 20
 
-// listener is the pair of sockets of one service address.
+// listener is the sockets of one service address: some of UDP, each with a desk that serves it, and one of TCP.
 type listener struct {
 	address netip.Addr
-	udp     *net.UDPConn
+	desks   []*desk
 	tcp     *net.TCPListener
 	closing chan struct{}
-	still   still
+	halted  atomic.Bool    // the desks are to look at closing and still
+	serving sync.WaitGroup // the desks
+	still   *still
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // nil once closed
 }
 
-// listen opens both sockets of an address and starts their loops.
+// listen opens the sockets of an address and starts their loops. TCP comes first: it finds out whether another program has the port, before
+// UDP shares it with one.
 func (s *Server) listen(ctx context.Context, at netip.AddrPort) (*listener, error) {
-	if l := s.inherited(at.Addr()); l != nil {
+	if l := s.inherited(at); l != nil {
 		return l, nil
 	}
 	family := "6"
@@ -47,26 +53,62 @@ func (s *Server) listen(ctx context.Context, at netip.AddrPort) (*listener, erro
 		family = "4"
 	}
 	config := net.ListenConfig{Control: prepareSocket}
-	packets, err := config.ListenPacket(ctx, "udp"+family, at.String())
-	if err != nil {
-		return nil, fmt.Errorf("opening UDP %v for DNS: %w%s", at, err, listenAdvice(err))
-	}
 	tcp, err := config.Listen(ctx, "tcp"+family, at.String())
 	if err != nil {
-		packets.Close()
 		return nil, fmt.Errorf("opening TCP %v for DNS: %w%s", at, err, listenAdvice(err))
 	}
-	udp := packets.(*net.UDPConn)
-	if err := udp.SetReadBuffer(receiveBuffer); err != nil { // more than the system allows is no error
-		s.log.Warn("the receive buffer for DNS stays as it is", "address", at, "error", err)
+	sockets, err := s.openMore(at, s.sockets)
+	var desks []*desk
+	if err == nil {
+		desks, err = s.newDesks(at.Addr(), sockets)
 	}
-	return s.serve(at.Addr(), udp, tcp.(*net.TCPListener)), nil
+	if err != nil {
+		for _, socket := range sockets {
+			socket.Close()
+		}
+		tcp.Close()
+		return nil, fmt.Errorf("opening UDP %v for DNS: %w%s", at, err, listenAdvice(err))
+	}
+	return s.serve(at.Addr(), desks, tcp.(*net.TCPListener)), nil
 }
 
-// serve starts the loops of both sockets of an address.
-func (s *Server) serve(address netip.Addr, udp *net.UDPConn, tcp *net.TCPListener) *listener {
-	l := &listener{address: address, udp: udp, tcp: tcp, closing: make(chan struct{}), conns: map[net.Conn]struct{}{}, still: newStill()}
-	s.running.Go(func() { s.serveUDP(l) })
+// openMore opens UDP sockets of an address. With an error it returns those that it opened until then.
+func (s *Server) openMore(at netip.AddrPort, count int) (sockets []*datagrams.Socket, err error) {
+	for range count {
+		socket, err := datagrams.ListenService(at, receiveBuffer)
+		if err != nil {
+			return sockets, err
+		}
+		sockets = append(sockets, socket)
+	}
+	return sockets, nil
+}
+
+// newDesks makes a desk for each of the sockets. With an error there is none, and the sockets stay the caller's.
+func (s *Server) newDesks(service netip.Addr, sockets []*datagrams.Socket) (desks []*desk, err error) {
+	for _, socket := range sockets {
+		d, err := newDesk(s, service, socket)
+		if err != nil {
+			for _, d := range desks {
+				err = errors.Join(err, d.waiter.Close())
+			}
+			return nil, err
+		}
+		desks = append(desks, d)
+	}
+	return desks, nil
+}
+
+// serve starts the loops of the sockets of an address.
+func (s *Server) serve(address netip.Addr, desks []*desk, tcp *net.TCPListener) *listener {
+	l := &listener{address: address, desks: desks, tcp: tcp, closing: make(chan struct{}), conns: map[net.Conn]struct{}{}, still: newStill(len(desks) + 1)}
+	for _, d := range desks {
+		l.serving.Add(1)
+		s.running.Go(func() {
+			defer l.serving.Done()
+			d.serve(l)
+		})
+	}
 	s.running.Go(func() { s.serveTCP(l) })
 	return l
 }
@@ -82,35 +124,26 @@ func listenAdvice(err error) string {
 	return ""
 }
 
-// prepareSocket lets a socket bind an address that the node does not hold yet, and keeps UDP responses from being
-// fragmented on the word of an ICMP message that anyone may forge.
+// prepareSocket lets a socket bind an address that the node does not hold yet.
 func prepareSocket(network, _ string, raw syscall.RawConn) error {
 	var fault error
 	err := raw.Control(func(fd uintptr) {
-		socket := int(fd)
-		six := network[len(network)-1] == '6'
-		if six {
-			fault = unix.SetsockoptInt(socket, unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1)
+		if network[len(network)-1] == '6' {
+			fault = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1)
 		} else {
-			fault = unix.SetsockoptInt(socket, unix.IPPROTO_IP, unix.IP_FREEBIND, 1)
-		}
-		if fault != nil || network[:3] != "udp" {
-			return
-		}
-		if six {
-			fault = unix.SetsockoptInt(socket, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_OMIT)
-		} else {
-			fault = unix.SetsockoptInt(socket, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
+			fault = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_FREEBIND, 1)
 		}
 	})
 	return errors.Join(err, fault)
 }
 
-// close ends the sockets, their loops and the connections.
+// close ends the sockets, their loops and the connections. After it, no desk of the address answers, so that another one may be opened at
+// once: a query would otherwise still be led to a socket that nobody reads.
 func (l *listener) close() {
 	close(l.closing)
-	l.udp.Close()
+	l.halt()
 	l.tcp.Close()
+	l.serving.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
@@ -136,6 +169,14 @@ func (l *listener) remove(c net.Conn) {
 	delete(l.conns, c)
 }
 
+// halt has the desks look at closing and still.
+func (l *listener) halt() {
+	l.halted.Store(true)
+	for _, d := range l.desks {
+		d.waiter.Wake()
+	}
+}
+
 // pause waits for retryPause; false: the listener is closing.
 func (l *listener) pause() bool {
 	select {
@@ -143,37 +184,6 @@ func (l *listener) pause() bool {
 		return true
 	case <-l.closing:
 		return false
-	}
-}
-
-// serveUDP answers datagrams one after the other until the socket closes. The socket is bound to the service address,
-// so that responses leave from it.
-func (s *Server) serveUDP(l *listener) {
-	in := make([]byte, maxQuery)
-	out := make([]byte, 0, ourUDPLimit)
-	for {
-		n, from, err := l.udp.ReadFromUDPAddrPort(in)
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				l.stand()
-				continue
-			}
-			s.metrics.unreadable.Inc()
-			if !l.pause() {
-				return
-			}
-			continue
-		}
-		response, outcome := s.answer(out, Request{Message: in[:n], Client: from.Addr(), Service: l.address})
-		if outcome.Dropped != DropNone || from.Port() == 0 {
-			continue
-		}
-		if _, err := l.udp.WriteToUDPAddrPort(response, from); err != nil {
-			s.metrics.unsent.Inc()
-		}
 	}
 }
 

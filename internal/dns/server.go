@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -36,6 +37,7 @@ type Options struct {
 	OnAnswered func(Told)
 
 	Port          uint16         // default 53
+	Sockets       int            // UDP sockets of each service address, each with a thread; default one for each processor, 16 at most
 	CookieSecrets []CookieSecret // see AnswererOptions
 	RateLimit     RateLimit
 	TCP           TCPLimits
@@ -48,6 +50,7 @@ type Server struct {
 	board    *problem.Board
 	now      func() time.Time
 	port     uint16
+	sockets  int
 	metrics  *metrics
 	streams  *streams
 
@@ -82,6 +85,10 @@ func NewServer(o Options) *Server {
 	if s.port == 0 {
 		s.port = 53
 	}
+	if s.sockets = o.Sockets; s.sockets <= 0 {
+		s.sockets = runtime.GOMAXPROCS(0)
+	}
+	s.sockets = min(s.sockets, maxSockets)
 	a := AnswererOptions{CookieSecrets: o.CookieSecrets, RateLimit: o.RateLimit}
 	if o.OnAnswered != nil {
 		a.Given = s.given
