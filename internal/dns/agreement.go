@@ -75,7 +75,7 @@ func (a *Answerer) Merge(told Told) (apart []Standing) {
 		if s == nil {
 			continue
 		}
-		s.shared.mu.Lock()
+		s.shared.lock()
 		if own := s.shared.standing(theirs.Pool); own.Digest != theirs.Digest && !s.shared.untold() {
 			apart = append(apart, own)
 		}
@@ -92,7 +92,7 @@ func (a *Answerer) Rotation(id cluster.PoolID) (Rotation, bool) {
 	if s == nil {
 		return Rotation{}, false
 	}
-	s.shared.mu.Lock()
+	s.shared.lock()
 	defer s.shared.mu.Unlock()
 	return Rotation{Pool: id, Standing: s.shared.rotation.Standing(), Next: maps.Clone(s.shared.next)}, true
 }
@@ -105,7 +105,7 @@ func (a *Answerer) Adopt(r Rotation, own Standing) (adopted bool) {
 	if s == nil {
 		return false
 	}
-	s.shared.mu.Lock()
+	s.shared.lock()
 	defer s.shared.mu.Unlock()
 	if s.shared.standing(r.Pool) != own || s.shared.untold() {
 		return false

@@ -136,7 +136,7 @@ func (p *pool) explain(d *placement.Decision, now time.Time) {
 		return
 	}
 	t := p.explainedTurn()
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	*d = t.rotation.Explain(p.Policy, p.choices, now)
 	d.Subject = subject
@@ -168,15 +168,14 @@ func (p *pool) explainedTurn() *turn {
 	if p.Rotation != cluster.RotationIndependent {
 		return &s.shared
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	turns := s.turns()
 	var lowest netip.Addr
-	for service := range s.apart {
+	for service := range turns {
 		if !lowest.IsValid() || service.Less(lowest) {
 			lowest = service
 		}
 	}
-	if t := s.apart[lowest]; t != nil {
+	if t := turns[lowest]; t != nil {
 		return t
 	}
 	return &turn{}

@@ -410,8 +410,8 @@ func TestServiceTurnsAreBounded(t *testing.T) {
 	if len(turns) != maxServiceTurns || turns[&s.shared] {
 		t.Errorf("%d service addresses have %d turns of their own", maxServiceTurns, len(turns))
 	}
-	if s.of(cluster.RotationIndependent, service(maxServiceTurns)) != &s.shared || len(s.apart) != maxServiceTurns {
-		t.Errorf("one too many has a turn of its own; %d are kept", len(s.apart))
+	if s.of(cluster.RotationIndependent, service(maxServiceTurns)) != &s.shared || len(s.turns()) != maxServiceTurns {
+		t.Errorf("one too many has a turn of its own; %d are kept", len(s.turns()))
 	}
 	if s.of(cluster.RotationIndependent, service(3)) == &s.shared {
 		t.Error("one that has a turn lost it")

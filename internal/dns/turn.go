@@ -2,9 +2,11 @@ package dns
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/placement"
@@ -23,16 +25,22 @@ type poolState struct {
 	shared turn
 
 	mu      sync.Mutex
-	apart   map[netip.Addr]*turn // for independent rotation: one for each service address
-	sampled map[int]uint64       // Sampled of each node in the last view
+	apart   atomic.Pointer[map[netip.Addr]*turn] // for independent rotation: one for each service address; replaced, never changed
+	sampled map[int]uint64                       // Sampled of each node in the last view
 }
 
 // turn is one position in a pool: the policy's, and for each node that of its addresses.
 type turn struct {
+	plan atomic.Pointer[plan] // what comes next; changes only under mu
+
 	mu       sync.Mutex
 	rotation placement.Rotation
 	next     map[int]uint32 // by LNN: which of the node's addresses comes next
 	given    map[int]uint32 // by LNN: answers not yet told to the other holders
+
+	ahead  int                // how many picks the next plan has
+	after  placement.Rotation // where the rotation stands at the end of the plan
+	counts []uint32           // by node of the plan's pool; memory that is used again
 }
 
 // of is the turn that a query to a service address advances.
@@ -40,20 +48,32 @@ func (s *poolState) of(rotation cluster.Rotation, service netip.Addr) *turn {
 	if rotation != cluster.RotationIndependent {
 		return &s.shared
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.apart[service]; t != nil {
+	if t := s.turns()[service]; t != nil {
 		return t
 	}
-	if len(s.apart) >= maxServiceTurns {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turns := s.turns()
+	if t := turns[service]; t != nil {
+		return t
+	}
+	if len(turns) >= maxServiceTurns {
 		return &s.shared
 	}
-	if s.apart == nil {
-		s.apart = map[netip.Addr]*turn{}
-	}
+	changed := make(map[netip.Addr]*turn, len(turns)+1)
+	maps.Copy(changed, turns)
 	t := &turn{}
-	s.apart[service] = t
+	changed[service] = t
+	s.apart.Store(&changed)
 	return t
+}
+
+// turns are those of the service addresses; nobody changes the map.
+func (s *poolState) turns() map[netip.Addr]*turn {
+	if turns := s.apart.Load(); turns != nil {
+		return *turns
+	}
+	return nil
 }
 
 // forget drops the turn of a service address that is no longer held here, so that it starts at the first option when
@@ -61,7 +81,10 @@ func (s *poolState) of(rotation cluster.Rotation, service netip.Addr) *turn {
 func (s *poolState) forget(service netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.apart, service)
+	if changed := maps.Clone(s.turns()); changed[service] != nil {
+		delete(changed, service)
+		s.apart.Store(&changed)
+	}
 }
 
 // noteSamples tells every turn which nodes have a fresh load sample, and forgets nodes that left the pool.
@@ -78,13 +101,13 @@ func (s *poolState) noteSamples(nodes []Node) {
 	}
 	s.sampled = now
 	s.shared.note(fresh, now)
-	for _, t := range s.apart {
+	for _, t := range s.turns() {
 		t.note(fresh, now)
 	}
 }
 
 func (t *turn) note(fresh []int, members map[int]uint64) {
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	for _, lnn := range fresh {
 		t.rotation.Sampled(lnn)
@@ -98,7 +121,7 @@ func (t *turn) note(fresh []int, members map[int]uint64) {
 
 // merge counts answers that another holder gave, each with one of the node's addresses.
 func (t *turn) merge(lnn int, count uint32) {
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	t.rotation.Merge(lnn, count)
 	if t.next == nil {
@@ -111,7 +134,7 @@ func (t *turn) merge(lnn int, count uint32) {
 
 // takeGiven adds the answers not yet told to the other holders, and where that leaves the turn, and forgets them.
 func (t *turn) takeGiven(id cluster.PoolID, told Told) Told {
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	if !t.untold() {
 		return told
@@ -138,7 +161,10 @@ func (p *pool) pick(out []netip.Addr, service netip.Addr, client netip.Prefix) (
 	}
 	share = p.Rotation != cluster.RotationIndependent
 	t := p.state.of(p.Rotation, service)
-	t.mu.Lock()
+	if p.MaxAnswers == 1 {
+		return append(out, p.options[t.reserve(p, 1)[0]].address), share
+	}
+	t.lock()
 	defer t.mu.Unlock()
 	var chosen [maxPicked]int
 	count := t.pickNodes(chosen[:min(p.MaxAnswers, p.usable)], p, share)
@@ -158,7 +184,7 @@ func (t *turn) pickNodes(chosen []int, p *pool, share bool) int {
 			return count
 		}
 		if share {
-			t.count(p.Nodes[i].LNN)
+			t.count(p.Nodes[i].LNN, 1)
 		}
 		if !contains(chosen[:count], i) {
 			chosen[count] = i
@@ -184,21 +210,26 @@ func contains(list []int, wanted int) bool {
 	return false
 }
 
-func (t *turn) count(lnn int) {
+func (t *turn) count(lnn int, answers uint32) {
 	if t.given == nil {
 		t.given = map[int]uint32{}
 	}
-	t.given[lnn]++
+	t.given[lnn] += answers
 }
 
 // nextAddress rotates over the addresses of a node that has some.
 func (t *turn) nextAddress(n *Node) netip.Addr {
+	position := t.next[n.LNN]
+	t.moveOn(n.LNN, 1)
+	return n.Addresses[position%uint32(len(n.Addresses))]
+}
+
+// moveOn counts answers with addresses of a node.
+func (t *turn) moveOn(lnn int, answers uint32) {
 	if t.next == nil {
 		t.next = map[int]uint32{}
 	}
-	position := t.next[n.LNN]
-	t.next[n.LNN] = position + 1
-	return n.Addresses[position%uint32(len(n.Addresses))]
+	t.next[lnn] += answers
 }
 
 // fill appends further addresses of the chosen nodes in turn while the answer may have more.

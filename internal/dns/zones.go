@@ -71,7 +71,9 @@ type pool struct {
 	Pool
 	ttl     uint32
 	choices []placement.Choice
-	usable  int // eligible choices
+	usable  int      // eligible choices
+	options []option // addresses of all nodes
+	starts  []int    // where those of each node begin among them
 	state   *poolState
 }
 
@@ -292,6 +294,7 @@ func (b *builder) preparePool(p *Pool) *pool {
 		}
 		out.choices[i] = c
 	}
+	out.options, out.starts = optionsOf(p.Nodes)
 	return out
 }
 

@@ -79,6 +79,13 @@ func (r *Rotation) Clone() *Rotation {
 	return &copied
 }
 
+// CopyFrom makes r a copy of another, in r's own memory where that is large enough.
+func (r *Rotation) CopyFrom(other *Rotation) {
+	turns := append(r.turns[:0], other.turns...)
+	*r = *other
+	r.turns = turns
+}
+
 // Ignored is how many merges were not counted, as MaxTurns nodes were on account already.
 func (r *Rotation) Ignored() uint64 { return r.ignored }
 

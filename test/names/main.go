@@ -1,0 +1,34 @@
+// Command names measures how many answers a second DNS servers give, beside each other in one run: Holdfast's, others that are health-aware
+// or plain, and a responder in C that only copies. `make bench` runs it.
+//
+// All servers are up at once, each kept to the same processor; a generator on the other one asks each in turn for a second or two, round by
+// round, so that a slow minute of the machine meets all of them. What counts is the ratio within a round. The whole happens in a network
+// namespace of its own; nothing of it is left.
+//
+// It judges nothing: there are no bounds in it.
+//
+//	names measure [-rounds N] [-seconds S] [-servers a,b] > report.json
+//	names page < report.json       the section for docs/benchmarks.md
+//	names plot < report.json       the picture, as SVG
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// roles are what the program can be.
+var roles = map[string]func(arguments []string) error{
+	"serve": serveCommand,
+}
+
+func main() {
+	if len(os.Args) < 2 || roles[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: names measure > report.json; names page|plot < report.json")
+		os.Exit(2)
+	}
+	if err := roles[os.Args[1]](os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "names:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	_ "net/http/pprof" // for -pprof
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/dns"
+)
+
+// namesAsked is how many names the generator asks for, as example.test has them: w00 to w99.
+const namesAsked = 100
+
+// asked is the name with a number.
+func asked(prefix string, i int) string { return fmt.Sprintf("%s%02d.example.test", prefix, i) }
+
+// serveCommand is Holdfast's DNS server as an agent runs it, with a view that does not change and without the rest of an agent. Rate
+// limiting is on, but as all the load comes from one client, the limit is out of its reach.
+func serveCommand(arguments []string) error {
+	flags := flag.NewFlagSet("serve", flag.ExitOnError)
+	address := flags.String("address", "127.0.0.1", "service address")
+	port := flags.Uint("port", 5300, "port")
+	nodes := flags.Int("nodes", 7, "nodes of the pool")
+	sockets := flags.Int("sockets", 0, "UDP sockets")
+	profile := flags.String("pprof", "", "where to serve profiles")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	if *profile != "" {
+		go func() { _ = http.ListenAndServe(*profile, nil) }()
+	}
+	at, err := netip.ParseAddr(*address)
+	if err != nil {
+		return err
+	}
+	server := dns.NewServer(dns.Options{Port: uint16(*port), Sockets: *sockets, RateLimit: dns.RateLimit{PerSecond: 1e9},
+		OnAnswered: func(dns.Told) {}})
+	defer server.Close()
+	server.SetView(poolView(at, *nodes))
+	if err := server.Serve(context.Background(), []netip.Addr{at}); err != nil {
+		return err
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, os.Interrupt)
+	<-ended
+	return nil
+}
+
+// poolView has one pool of so many nodes behind all the names that are asked for: the policy picks for each answer. The pools behind r00 to
+// r99 have weights of 10, 20 and 30.
+func poolView(service netip.Addr, nodes int) *dns.View {
+	v := &dns.View{
+		Ready: true, ServerTTL: 900 * time.Second, NegativeTTL: 5 * time.Second, Serial: 7,
+		Services: []dns.Service{{Name: "ssip.example.test", Addresses: []netip.Addr{service}, All: []netip.Addr{service}}},
+	}
+	for _, prefix := range []string{"w", "r"} {
+		pool := dns.Pool{ID: cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: prefix}, Policy: cluster.RoundRobin}
+		for lnn := 1; lnn <= nodes; lnn++ {
+			n := dns.Node{LNN: lnn, Name: fmt.Sprint("node", lnn), Weight: 1, Eligible: true}
+			if prefix == "r" {
+				n.Weight = 10 * (1 + lnn%3)
+			}
+			for i := range 3 {
+				n.Addresses = append(n.Addresses, netip.AddrFrom4([4]byte{10, 10, byte(lnn), byte(1 + i)}))
+			}
+			pool.Nodes = append(pool.Nodes, n)
+		}
+		z := dns.Zone{Name: asked(prefix, 0), Service: "ssip.example.test", Pools: []dns.Pool{pool}}
+		for i := 1; i < namesAsked; i++ {
+			z.Aliases = append(z.Aliases, asked(prefix, i))
+		}
+		v.Zones = append(v.Zones, z)
+	}
+	return v
+}
