@@ -2,6 +2,7 @@ package dns
 
 import (
 	"net/netip"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -28,6 +29,11 @@ const (
 
 // Answer appends the response to a query to dst. It appends nothing when the outcome says that the query is dropped.
 func (a *Answerer) Answer(dst []byte, req Request) ([]byte, Outcome) {
+	return a.answer(dst, req, undecided)
+}
+
+// answer is Answer, where the rate limit may have decided already.
+func (a *Answerer) answer(dst []byte, req Request, allowance allowance) ([]byte, Outcome) {
 	if !understandable(req.Message) {
 		return dst, Outcome{Dropped: DropNotAQuery}
 	}
@@ -36,8 +42,7 @@ func (a *Answerer) Answer(dst []byte, req Request) ([]byte, Outcome) {
 	err := q.read(req.Message)
 	var r reply
 	proven := a.prepareOptions(&r.options, &q, &req)
-	allowance := allowed
-	if a.limiter != nil && !req.TCP && !proven {
+	if allowance == undecided && a.limiter != nil && !req.TCP && !proven {
 		if allowance = a.limiter.take(req.Client, req.Now); allowance == refused {
 			return dst, Outcome{Dropped: DropRateLimited}
 		}
@@ -81,12 +86,17 @@ func (a *Answerer) prepareOptions(o *optionsOut, q *query, req *Request) (proven
 	if !e.cookie.present {
 		return false
 	}
-	o.cookie, o.client = true, e.cookie.client
-	proven, young := a.cookies.check(&e.cookie, req.Client, req.Now)
+	return a.bake(o, &e.cookie, req.Client, req.Now)
+}
+
+// bake decides which cookies the response carries, and reports whether those of the query prove the client's address.
+func (a *Answerer) bake(o *optionsOut, c *cookieOption, client netip.Addr, now time.Time) (proven bool) {
+	o.cookie, o.client = true, c.client
+	proven, young := a.cookies.check(c, client, now)
 	if young {
-		copy(o.serverCookie[:], e.cookie.server[:])
+		copy(o.serverCookie[:], c.server[:])
 	} else {
-		o.serverCookie = a.cookies.make(e.cookie.client, req.Client, req.Now)
+		o.serverCookie = a.cookies.make(c.client, client, now)
 	}
 	return proven
 }

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,20 +11,107 @@ import (
 // dropPanic is the reason for silence when answering panicked.
 const dropPanic Drop = "panic"
 
+// What is counted for each query and its response, by its place in a tally. Response codes follow.
+const (
+	countUDP = iota
+	countTCP
+	countNotAQuery
+	countRateLimited
+	countPanic
+	countTruncated
+	countSlipped
+	countUnreadable
+	countUnsent
+	countResponses
+)
+
+// counts are numbers of one goroutine.
+type counts [countResponses + 24]uint64
+
+// add counts one query and what became of it.
+func (c *counts) add(tcp bool, o Outcome) {
+	if tcp {
+		c[countTCP]++
+	} else {
+		c[countUDP]++
+	}
+	switch o.Dropped {
+	case DropNone:
+	case DropNotAQuery:
+		c[countNotAQuery]++
+		return
+	case DropRateLimited:
+		c[countRateLimited]++
+		return
+	default:
+		c[countPanic]++
+		return
+	}
+	c[countResponses+int(o.RCode)]++
+	if o.Slipped {
+		c[countSlipped]++
+	}
+	if o.Truncated {
+		c[countTruncated]++
+	}
+}
+
+// tally is what one desk has counted, or all that is no desk. Whoever scrapes adds all of them up.
+type tally struct {
+	_      [cacheLine]byte
+	counts [len(counts{})]atomic.Uint64
+	_      [cacheLine]byte
+}
+
+// take adds what was counted and sets it back.
+func (t *tally) take(c *counts) {
+	for i, n := range c {
+		if n != 0 {
+			t.counts[i].Add(n)
+			c[i] = 0
+		}
+	}
+}
+
 // metrics counts what the server does. Counters are looked up once, not for each query.
 type metrics struct {
-	queries    [2]prometheus.Counter // UDP, TCP
-	responses  [24]prometheus.Counter
-	dropped    map[Drop]prometheus.Counter
-	truncated  prometheus.Counter
-	slipped    prometheus.Counter
-	unreadable prometheus.Counter
-	unsent     prometheus.Counter
-	listeners  prometheus.Gauge
-	streams    prometheus.Gauge
-	refused    map[streamLimit]prometheus.Counter
-	ended      map[streamEnd]prometheus.Counter
-	panics     atomic.Uint64
+	common    tally // of everything but the desks that are open, whose own tallies are these
+	mu        sync.Mutex
+	desks     map[*tally]bool
+	listeners prometheus.Gauge
+	streams   prometheus.Gauge
+	refused   map[streamLimit]prometheus.Counter
+	ended     map[streamEnd]prometheus.Counter
+	panics    atomic.Uint64
+}
+
+// open gives a new desk its tally.
+func (m *metrics) open() *tally {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := &tally{}
+	m.desks[t] = true
+	return t
+}
+
+// close keeps what a desk has counted that is no more.
+func (m *metrics) close(t *tally) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.desks, t)
+	for i := range t.counts {
+		m.common.counts[i].Add(t.counts[i].Load())
+	}
+}
+
+func (m *metrics) sum(i int) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sum := m.common.counts[i].Load()
+	for t := range m.desks {
+		sum += t.counts[i].Load()
+	}
+	return float64(sum)
 }
 
 // rcodeNames are the label values of response codes (IANA DNS parameters, in lower case).
@@ -42,34 +130,32 @@ func newMetrics(reg prometheus.Registerer, a *Answerer) *metrics {
 		reg.MustRegister(v)
 		return v
 	}
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_dns_" + name, Help: help})
-		reg.MustRegister(c)
-		return c
-	}
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_dns_" + name, Help: help})
 		reg.MustRegister(g)
 		return g
 	}
 	m := &metrics{
-		truncated:  counter("truncated_total", "Responses over UDP that were marked truncated."),
-		slipped:    counter("slipped_total", "Responses over the rate limit that only led to TCP or a cookie."),
-		unreadable: counter("receive_errors_total", "Errors of receiving over UDP."),
-		unsent:     counter("send_errors_total", "Responses over UDP that could not be sent."),
-		listeners:  gauge("service_addresses_served", "Service addresses on which this node listens."),
-		streams:    gauge("tcp_connections", "Open TCP connections."),
-		dropped:    map[Drop]prometheus.Counter{}, refused: map[streamLimit]prometheus.Counter{}, ended: map[streamEnd]prometheus.Counter{},
+		desks:     map[*tally]bool{},
+		listeners: gauge("service_addresses_served", "Service addresses on which this node listens."),
+		streams:   gauge("tcp_connections", "Open TCP connections."),
+		refused:   map[streamLimit]prometheus.Counter{}, ended: map[streamEnd]prometheus.Counter{},
 	}
-	queries := vector("queries_total", "Queries received, by transport.", "transport")
-	m.queries = [2]prometheus.Counter{queries.WithLabelValues("udp"), queries.WithLabelValues("tcp")}
-	responses := vector("responses_total", "Responses, by response code.", "rcode")
+	summed := func(i int, name, help string, labels prometheus.Labels) {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "holdfast_dns_" + name, Help: help, ConstLabels: labels},
+			func() float64 { return m.sum(i) }))
+	}
+	summed(countTruncated, "truncated_total", "Responses over UDP that were marked truncated.", nil)
+	summed(countSlipped, "slipped_total", "Responses over the rate limit that only led to TCP or a cookie.", nil)
+	summed(countUnreadable, "receive_errors_total", "Errors of receiving over UDP.", nil)
+	summed(countUnsent, "send_errors_total", "Responses over UDP that could not be sent.", nil)
+	summed(countUDP, "queries_total", "Queries received, by transport.", prometheus.Labels{"transport": "udp"})
+	summed(countTCP, "queries_total", "Queries received, by transport.", prometheus.Labels{"transport": "tcp"})
 	for code, name := range rcodeNames {
-		m.responses[code] = responses.WithLabelValues(name)
+		summed(countResponses+int(code), "responses_total", "Responses, by response code.", prometheus.Labels{"rcode": name})
 	}
-	dropped := vector("dropped_total", "Queries that got no response, by reason.", "reason")
-	for _, why := range []Drop{DropNotAQuery, DropRateLimited, dropPanic} {
-		m.dropped[why] = dropped.WithLabelValues(string(why))
+	for i, why := range map[int]Drop{countNotAQuery: DropNotAQuery, countRateLimited: DropRateLimited, countPanic: dropPanic} {
+		summed(i, "dropped_total", "Queries that got no response, by reason.", prometheus.Labels{"reason": string(why)})
 	}
 	refused := vector("tcp_refused_total", "TCP connections closed at once, by the limit that was reached.", "limit")
 	for _, limit := range []streamLimit{limitAll, limitClient} {
@@ -91,20 +177,7 @@ func newMetrics(reg prometheus.Registerer, a *Answerer) *metrics {
 
 // count counts one query and what became of it.
 func (m *metrics) count(tcp bool, o Outcome) {
-	if tcp {
-		m.queries[1].Inc()
-	} else {
-		m.queries[0].Inc()
-	}
-	if o.Dropped != DropNone {
-		m.dropped[o.Dropped].Inc()
-		return
-	}
-	m.responses[o.RCode].Inc()
-	if o.Slipped {
-		m.slipped.Inc()
-	}
-	if o.Truncated {
-		m.truncated.Inc()
-	}
+	var c counts
+	c.add(tcp, o)
+	m.common.take(&c)
 }

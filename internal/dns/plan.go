@@ -3,8 +3,6 @@ package dns
 import (
 	"net/netip"
 	"sync/atomic"
-
-	"github.com/holdfast/holdfast/internal/cluster"
 )
 
 // Picks without a lock (docs/decisions/0021-picks-ahead.md): what a turn will give out next is worked out ahead, and whoever answers
@@ -138,7 +136,7 @@ func (t *turn) settle() {
 			continue
 		}
 		t.moveOn(p.Nodes[i].LNN, answers)
-		if p.Rotation != cluster.RotationIndependent {
+		if p.shares() {
 			t.count(p.Nodes[i].LNN, answers)
 		}
 	}

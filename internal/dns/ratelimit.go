@@ -35,9 +35,10 @@ func (l RateLimit) withDefaults() RateLimit {
 type allowance int
 
 const (
-	allowed allowance = iota
-	slipped           // over the limit: send a small response that leads a real client to TCP or to its cookie
-	refused           // over the limit: silence
+	undecided allowance = iota
+	allowed
+	slipped // over the limit: send a small response that leads a real client to TCP or to its cookie
+	refused // over the limit: silence
 )
 
 // bucketWays is how many buckets one prefix may live in. Together they fill half a line of a processor's cache.
@@ -152,8 +153,7 @@ func (l *rateLimiter) level(word, now uint64) int {
 func (l *rateLimiter) due(now time.Time) uint64 {
 	began := l.began.Load()
 	if began == nil {
-		l.began.CompareAndSwap(nil, &now)
-		began = l.began.Load()
+		began = l.begin(now)
 	}
 	elapsed := now.Sub(*began)
 	high, low := bits.Mul64(uint64(elapsed.Abs()), uint64(l.limit.PerSecond))
@@ -162,6 +162,12 @@ func (l *rateLimiter) due(now time.Time) uint64 {
 		return -due & bucketDue
 	}
 	return due & bucketDue
+}
+
+// begin starts to count from the first query on.
+func (l *rateLimiter) begin(now time.Time) *time.Time {
+	l.began.CompareAndSwap(nil, &now)
+	return l.began.Load()
 }
 
 // key is the hash of a client's prefix. The seed is this process's own, so that nobody can aim at a bucket.

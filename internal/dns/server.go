@@ -237,21 +237,30 @@ func (s *Server) share() {
 	}
 }
 
-// answer answers one query and counts it. A panic costs the one query that caused it: the same query asked of each
-// service address in turn must not take a whole cluster down.
+// answer answers one query and counts it.
 func (s *Server) answer(dst []byte, req Request) (out []byte, outcome Outcome) {
+	req.Now = s.now()
+	out, outcome = s.answerOne(dst, req, undecided)
+	s.metrics.count(req.TCP, outcome)
+	return out, outcome
+}
+
+// answerOne answers one query. A panic costs the one query that caused it: the same query asked of each service address in turn must not
+// take a whole cluster down.
+func (s *Server) answerOne(dst []byte, req Request, allowance allowance) (out []byte, outcome Outcome) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			out, outcome = dst, Outcome{Dropped: dropPanic}
-			s.metrics.count(req.TCP, outcome)
-			if s.metrics.panics.Add(1) <= maxPanicLogs {
-				s.log.Error("a DNS query could not be handled; this is a fault of the program",
-					"client", req.Client, "query", fmt.Sprintf("%x", req.Message), "fault", fault, "stack", string(debug.Stack()))
-			}
+			s.panicked(fault, req.Message, req.Client)
 		}
 	}()
-	req.Now = s.now()
-	out, outcome = s.answerer.Answer(dst, req)
-	s.metrics.count(req.TCP, outcome)
-	return out, outcome
+	return s.answerer.answer(dst, req, allowance)
+}
+
+// panicked writes down that answering panicked.
+func (s *Server) panicked(fault any, message []byte, client netip.Addr) {
+	if s.metrics.panics.Add(1) <= maxPanicLogs {
+		s.log.Error("a DNS query could not be handled; this is a fault of the program",
+			"client", client, "query", fmt.Sprintf("%x", message), "fault", fault, "stack", string(debug.Stack()))
+	}
 }

@@ -159,7 +159,7 @@ func (p *pool) pick(out []netip.Addr, service netip.Addr, client netip.Prefix) (
 	if p.Affinity == cluster.AffinityPrefix {
 		return p.pickSame(out, client), false
 	}
-	share = p.Rotation != cluster.RotationIndependent
+	share = p.shares()
 	t := p.state.of(p.Rotation, service)
 	if p.MaxAnswers == 1 {
 		return append(out, p.options[t.reserve(p, 1)[0]].address), share
@@ -173,6 +173,9 @@ func (p *pool) pick(out []netip.Addr, service netip.Addr, client netip.Prefix) (
 	}
 	return p.fill(out, chosen[:count]), share
 }
+
+// shares reports whether other holders have to hear of the pool's answers.
+func (p *pool) shares() bool { return p.Rotation != cluster.RotationIndependent }
 
 // pickNodes fills chosen with different nodes of the policy's choice. Where weights make the policy repeat itself for
 // long, the rest are the following eligible nodes.

@@ -27,6 +27,7 @@ const (
 type zones struct {
 	ready bool
 	nameTable
+	index    nameIndex                 // of names, for whole ones
 	apexes   []string                  // names of the zones, for people
 	searches map[netip.Addr][]searched // by service address: the search domains that count there, in their order
 }
@@ -47,6 +48,8 @@ type entry struct {
 	fixed4   []netip.Addr // addresses that no policy picks: those of service names
 	fixed6   []netip.Addr
 
+	ready preparedAnswers
+
 	groupnets []string // which have the name: the search domains of these lead to it
 }
 
@@ -64,6 +67,8 @@ type zone struct {
 	server      wireName // target of NS; empty: the zone has no NS
 	glue4       []netip.Addr
 	glue6       []netip.Addr
+
+	nodata, missing *prepared // that a type or a name does not exist
 }
 
 // pool is a Pool prepared for picking.
@@ -96,6 +101,7 @@ func prepare(v *View, stateOf func(*Pool) *poolState) (*zones, []error) {
 	}
 	b.addServiceNames()
 	b.addNonTerminals()
+	b.addPrepared()
 	b.addSearches()
 	return b.out, b.faults
 }
