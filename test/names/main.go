@@ -13,13 +13,29 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 )
 
-// roles are what the program can be.
+// roles are what the program can be. The last two it is for itself.
 var roles = map[string]func(arguments []string) error{
-	"serve": serveCommand,
+	"measure": measureCommand,
+	"page":    func([]string) error { return render(page) },
+	"plot":    func([]string) error { return render(plot) },
+	"serve":   serveCommand,
+	"ask":     askCommand,
+}
+
+// render writes a report in another form.
+func render(form func(report) string) error {
+	var r report
+	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
+		return fmt.Errorf("reading the report of `names measure` from standard input: %w", err)
+	}
+	_, err := io.WriteString(os.Stdout, form(r))
+	return err
 }
 
 func main() {

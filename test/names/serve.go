@@ -16,11 +16,16 @@ import (
 	"github.com/holdfast/holdfast/internal/dns"
 )
 
-// namesAsked is how many names the generator asks for, as example.test has them: w00 to w99.
+// namesAsked is how many names there are of each length, in example.test: w00 to w99.
 const namesAsked = 100
 
-// asked is the name with a number.
-func asked(prefix string, i int) string { return fmt.Sprintf("%s%02d.example.test", prefix, i) }
+// asked is the name with a number, of the same length as all others or of one of seven.
+func asked(prefix string, i int, lengths bool) string {
+	if lengths {
+		return fmt.Sprintf("%s%02d%s.example.test", prefix, i, "xxxxxxx"[:i%7+1])
+	}
+	return fmt.Sprintf("%s%02d.example.test", prefix, i)
+}
 
 // serveCommand is Holdfast's DNS server as an agent runs it, with a view that does not change and without the rest of an agent. Rate
 // limiting is on, but as all the load comes from one client, the limit is out of its reach.
@@ -73,9 +78,12 @@ func poolView(service netip.Addr, nodes int) *dns.View {
 			}
 			pool.Nodes = append(pool.Nodes, n)
 		}
-		z := dns.Zone{Name: asked(prefix, 0), Service: "ssip.example.test", Pools: []dns.Pool{pool}}
-		for i := 1; i < namesAsked; i++ {
-			z.Aliases = append(z.Aliases, asked(prefix, i))
+		z := dns.Zone{Name: asked(prefix, 0, false), Service: "ssip.example.test", Pools: []dns.Pool{pool}}
+		for i := range namesAsked {
+			if i > 0 {
+				z.Aliases = append(z.Aliases, asked(prefix, i, false))
+			}
+			z.Aliases = append(z.Aliases, asked(prefix, i, true))
 		}
 		v.Zones = append(v.Zones, z)
 	}
