@@ -3,7 +3,6 @@ package dns
 import (
 	"errors"
 	"net/netip"
-	"runtime"
 	"time"
 
 	datagrams "github.com/holdfast/holdfast/internal/linux/udp"
@@ -15,13 +14,12 @@ const (
 	batchSize  = 32
 )
 
-// desk answers what comes to one of the UDP sockets of a service address, many queries at a time, on a thread of its own. While queries
-// come without a pause it never waits and calls the kernel twice for each batch; without any it sleeps in the kernel.
+// desk answers what comes to one of the UDP sockets of a service address, many queries at a time. While queries come without a pause it
+// never waits and calls the kernel twice for each batch; without any it uses no processor.
 type desk struct {
 	server   *Server
 	service  netip.Addr
-	socket   *datagrams.Socket
-	waiter   *datagrams.Waiter
+	socket   *datagrams.Patient
 	exchange *datagrams.Exchange
 	scratch  []byte
 	batch    *batch
@@ -29,45 +27,42 @@ type desk struct {
 	tally    *tally
 }
 
+// newDesk takes the socket over, also when it fails.
 func newDesk(s *Server, service netip.Addr, socket *datagrams.Socket) (*desk, error) {
-	waiter, err := datagrams.NewWaiter(socket)
+	exchange := datagrams.NewExchange(batchSize, maxQuery)
+	patient, err := datagrams.NewPatient(socket, exchange)
 	if err != nil {
 		return nil, err
 	}
 	return &desk{
-		server: s, service: service, socket: socket, waiter: waiter,
-		exchange: datagrams.NewExchange(batchSize, maxQuery), scratch: make([]byte, 0, ourUDPLimit),
+		server: s, service: service, socket: patient, exchange: exchange, scratch: make([]byte, 0, ourUDPLimit),
 		batch: newBatch(s.answerer, service), tally: s.metrics.open(),
 	}, nil
 }
 
 // close gives back what the desk has. Nobody serves at it.
-func (d *desk) close() error { return errors.Join(d.waiter.Close(), d.socket.Close()) }
+func (d *desk) close() error {
+	d.server.metrics.close(d.tally)
+	return d.socket.Close()
+}
 
 // serve answers until the listener closes. The socket is bound to the service address, so that responses leave from it.
 func (d *desk) serve(l *listener) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer d.close()
-	defer d.server.metrics.close(d.tally)
 	for {
-		if l.halted.Load() && !l.goOn() {
-			return
-		}
-		n, err := d.exchange.Receive(d.socket)
-		if err != nil {
+		n, err := d.socket.Receive()
+		switch {
+		case err == nil:
+			d.answer(n)
+		case errors.Is(err, datagrams.ErrInterrupted):
+			l.stand()
+			if l.closed() {
+				return
+			}
+		default:
 			d.counts[countUnreadable]++
 			d.tally.take(&d.counts)
 			if !l.pause() {
-				return
-			}
-			continue
-		}
-		if n > 0 {
-			d.answer(n)
-		}
-		if !d.exchange.Full() { // then none waited a moment ago
-			if err := d.waiter.Wait(); err != nil && !l.pause() {
 				return
 			}
 		}
@@ -82,9 +77,10 @@ func (d *desk) answer(n int) {
 		i = d.respond(i, n, readable, now)
 	}
 	d.batch.end()
-	lost, _ := d.exchange.Send(d.socket)
-	d.counts[countUnsent] += uint64(lost)
-	d.tally.take(&d.counts)
+	d.tally.take(&d.counts) // so that whoever has its response finds it counted
+	if lost, _ := d.exchange.Send(d.socket.Socket); lost > 0 {
+		d.counts[countUnsent] += uint64(lost)
+	}
 }
 
 // read has the batch read the queries. Where that panics, each has to be answered by itself.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,24 +35,10 @@ type still struct {
 	loops   int
 	reached chan struct{} // a loop has come to stand
 	goOn    chan struct{} // and is to go on
-	asked   atomic.Bool   // the desks are to stand
 }
 
 func newStill(loops int) *still {
 	return &still{loops: loops, reached: make(chan struct{}, loops), goOn: make(chan struct{}, loops)}
-}
-
-// goOn has a desk stand still if that is asked for; false: the listener is closing.
-func (l *listener) goOn() bool {
-	if l.still.asked.Load() {
-		l.stand()
-	}
-	select {
-	case <-l.closing:
-		return false
-	default:
-		return true
-	}
 }
 
 // stand waits until the loop is to go on, or the listener closes.
@@ -76,13 +61,13 @@ func (s *Server) Suspend() ([]Socket, error) {
 	defer s.mu.Unlock()
 	past := time.Unix(1, 0)
 	for _, l := range s.listeners {
-		if err := l.tcp.SetDeadline(past); err != nil {
+		err := l.tcp.SetDeadline(past)
+		for _, d := range l.desks {
+			err = errors.Join(err, d.socket.Interrupt())
+		}
+		if err != nil {
 			return nil, fmt.Errorf("suspending DNS on %v: %w", l.address, err)
 		}
-	}
-	for _, l := range s.listeners {
-		l.still.asked.Store(true)
-		l.halt()
 	}
 	var sockets []Socket
 	for _, l := range s.listeners {
@@ -123,8 +108,9 @@ func (s *Server) Resume() {
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
 		_ = l.tcp.SetDeadline(time.Time{})
-		l.still.asked.Store(false)
-		l.halted.Store(false)
+		for _, d := range l.desks {
+			_ = d.socket.Continue()
+		}
 		for range l.still.loops {
 			l.still.goOn <- struct{}{}
 		}
@@ -203,11 +189,10 @@ func (s *Server) adopt(at netip.AddrPort, socket Socket) (desks []*desk, tcp *ne
 	}
 	if err == nil {
 		desks, err = s.newDesks(at.Addr(), sockets)
+	} else {
+		closeSockets(sockets)
 	}
 	if err != nil {
-		for _, socket := range sockets {
-			err = errors.Join(err, socket.Close())
-		}
 		if streams != nil {
 			err = errors.Join(err, streams.Close())
 		}

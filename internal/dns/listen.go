@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,7 +33,6 @@ type listener struct {
 	desks   []*desk
 	tcp     *net.TCPListener
 	closing chan struct{}
-	halted  atomic.Bool    // the desks are to look at closing and still
 	serving sync.WaitGroup // the desks
 	still   *still
 
@@ -61,11 +59,10 @@ func (s *Server) listen(ctx context.Context, at netip.AddrPort) (*listener, erro
 	var desks []*desk
 	if err == nil {
 		desks, err = s.newDesks(at.Addr(), sockets)
+	} else {
+		closeSockets(sockets)
 	}
 	if err != nil {
-		for _, socket := range sockets {
-			socket.Close()
-		}
 		tcp.Close()
 		return nil, fmt.Errorf("opening UDP %v for DNS: %w%s", at, err, listenAdvice(err))
 	}
@@ -84,17 +81,29 @@ func (s *Server) openMore(at netip.AddrPort, count int) (sockets []*datagrams.So
 	return sockets, nil
 }
 
-// newDesks makes a desk for each of the sockets. With an error there is none, and the sockets stay the caller's.
+func closeSockets(sockets []*datagrams.Socket) {
+	for _, socket := range sockets {
+		_ = socket.Close()
+	}
+}
+
+// newDesks makes a desk for each of the sockets, which it takes over. With an error there is none.
 func (s *Server) newDesks(service netip.Addr, sockets []*datagrams.Socket) (desks []*desk, err error) {
 	for _, socket := range sockets {
-		d, err := newDesk(s, service, socket)
 		if err != nil {
-			for _, d := range desks {
-				err = errors.Join(err, d.waiter.Close())
-			}
-			return nil, err
+			err = errors.Join(err, socket.Close())
+			continue
 		}
-		desks = append(desks, d)
+		var d *desk
+		if d, err = newDesk(s, service, socket); err == nil {
+			desks = append(desks, d)
+		}
+	}
+	if err != nil {
+		for _, d := range desks {
+			err = errors.Join(err, d.close())
+		}
+		return nil, err
 	}
 	return desks, nil
 }
@@ -141,7 +150,9 @@ func prepareSocket(network, _ string, raw syscall.RawConn) error {
 // once: a query would otherwise still be led to a socket that nobody reads.
 func (l *listener) close() {
 	close(l.closing)
-	l.halt()
+	for _, d := range l.desks {
+		_ = d.socket.Interrupt() // it closes the socket itself
+	}
 	l.tcp.Close()
 	l.serving.Wait()
 	l.mu.Lock()
@@ -169,11 +180,13 @@ func (l *listener) remove(c net.Conn) {
 	delete(l.conns, c)
 }
 
-// halt has the desks look at closing and still.
-func (l *listener) halt() {
-	l.halted.Store(true)
-	for _, d := range l.desks {
-		d.waiter.Wake()
+// closed reports whether the listener is closing.
+func (l *listener) closed() bool {
+	select {
+	case <-l.closing:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -1,0 +1,63 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Patient is a socket whose reader waits where the runtime of Go waits for the network: it costs nothing while nothing comes, and waking it
+// takes no thread of its own. It is for one reader; Interrupt, Continue and Close may be called by anybody.
+type Patient struct {
+	*Socket
+	file     *os.File
+	raw      syscall.RawConn
+	exchange *Exchange
+	try      func(uintptr) bool // Receive, made once
+	received int
+	fault    error
+}
+
+// ErrInterrupted says that Receive was interrupted.
+var ErrInterrupted = errors.New("receiving was interrupted")
+
+// NewPatient takes a socket over, also when it fails. What it receives is in the exchange.
+func NewPatient(s *Socket, x *Exchange) (*Patient, error) {
+	p := &Patient{Socket: s, exchange: x, file: os.NewFile(uintptr(s.fd), "udp")}
+	p.try = func(uintptr) bool {
+		p.received, p.fault = x.Receive(s)
+		return p.received > 0 || p.fault != nil
+	}
+	raw, err := p.file.SyscallConn()
+	if err == nil {
+		err = p.file.SetReadDeadline(time.Time{}) // an error if the runtime cannot wait for it
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("preparing to wait for datagrams: %w", err), p.Close())
+	}
+	p.raw = raw
+	return p, nil
+}
+
+// Receive takes what waits, and waits for something if nothing does.
+func (p *Patient) Receive() (int, error) {
+	p.received, p.fault = 0, nil
+	switch err := p.raw.Read(p.try); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, ErrInterrupted
+	case err != nil:
+		return 0, err
+	}
+	return p.received, p.fault
+}
+
+// Interrupt has Receive return ErrInterrupted, now and until Continue.
+func (p *Patient) Interrupt() error { return p.file.SetReadDeadline(time.Unix(1, 0)) }
+
+// Continue ends what Interrupt began.
+func (p *Patient) Continue() error { return p.file.SetReadDeadline(time.Time{}) }
+
+// Close closes the socket; what waits in it is lost.
+func (p *Patient) Close() error { return p.file.Close() }
