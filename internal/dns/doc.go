@@ -2,8 +2,9 @@
 // that a resolver may put to an authoritative server (docs/dns.md).
 //
 // It has two layers. An Answerer turns one query into at most one response: it opens no socket, starts no goroutine and
-// reads no clock. A Server puts an Answerer behind UDP and TCP sockets, one pair for each service address, so that a
-// response leaves from the address that was asked.
+// reads no clock. A batch does the same for queries that came together, from responses that were prepared with the view, and leaves to the
+// Answerer what is unusual. A Server puts both behind UDP and TCP sockets, for each service address one of UDP for each processor and one of
+// TCP, so that a response leaves from the address that was asked.
 //
 // What it guarantees:
 //   - The question is echoed byte for byte, names compare without case, and no response is larger than its transport
@@ -14,7 +15,8 @@
 //   - Until the first view that says Ready it answers SERVFAIL, so that resolvers turn to another service address.
 //   - Memory is bounded: connections, query sizes, the rate table and the answers waiting to be shared all have limits.
 //
-// Everything exported is safe for concurrent use. SetView prepares an immutable table and swaps it in; queries that are
+// Everything exported is safe for concurrent use. To answer a query from what is prepared no lock is taken, nothing is allocated, and
+// nothing is written that another processor uses (docs/decisions/0021-picks-ahead.md). SetView prepares an immutable table and swaps it in; queries that are
 // under way finish on the table they began with.
 //
 // Messages are read with golang.org/x/net/dns/dnsmessage, which also packs the records that are prepared with a view.

@@ -141,21 +141,21 @@ func newMetrics(reg prometheus.Registerer, a *Answerer) *metrics {
 		streams:   gauge("tcp_connections", "Open TCP connections."),
 		refused:   map[streamLimit]prometheus.Counter{}, ended: map[streamEnd]prometheus.Counter{},
 	}
-	summed := func(i int, name, help string, labels prometheus.Labels) {
+	counter := func(name, help string, i int, labels prometheus.Labels) {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "holdfast_dns_" + name, Help: help, ConstLabels: labels},
 			func() float64 { return m.sum(i) }))
 	}
-	summed(countTruncated, "truncated_total", "Responses over UDP that were marked truncated.", nil)
-	summed(countSlipped, "slipped_total", "Responses over the rate limit that only led to TCP or a cookie.", nil)
-	summed(countUnreadable, "receive_errors_total", "Errors of receiving over UDP.", nil)
-	summed(countUnsent, "send_errors_total", "Responses over UDP that could not be sent.", nil)
-	summed(countUDP, "queries_total", "Queries received, by transport.", prometheus.Labels{"transport": "udp"})
-	summed(countTCP, "queries_total", "Queries received, by transport.", prometheus.Labels{"transport": "tcp"})
+	counter("truncated_total", "Responses over UDP that were marked truncated.", countTruncated, nil)
+	counter("slipped_total", "Responses over the rate limit that only led to TCP or a cookie.", countSlipped, nil)
+	counter("receive_errors_total", "Errors of receiving over UDP.", countUnreadable, nil)
+	counter("send_errors_total", "Responses over UDP that could not be sent.", countUnsent, nil)
+	counter("queries_total", "Queries received, by transport.", countUDP, prometheus.Labels{"transport": "udp"})
+	counter("queries_total", "Queries received, by transport.", countTCP, prometheus.Labels{"transport": "tcp"})
 	for code, name := range rcodeNames {
-		summed(countResponses+int(code), "responses_total", "Responses, by response code.", prometheus.Labels{"rcode": name})
+		counter("responses_total", "Responses, by response code.", countResponses+int(code), prometheus.Labels{"rcode": name})
 	}
 	for i, why := range map[int]Drop{countNotAQuery: DropNotAQuery, countRateLimited: DropRateLimited, countPanic: dropPanic} {
-		summed(i, "dropped_total", "Queries that got no response, by reason.", prometheus.Labels{"reason": string(why)})
+		counter("dropped_total", "Queries that got no response, by reason.", i, prometheus.Labels{"reason": string(why)})
 	}
 	refused := vector("tcp_refused_total", "TCP connections closed at once, by the limit that was reached.", "limit")
 	for _, limit := range []streamLimit{limitAll, limitClient} {

@@ -17,9 +17,7 @@ const (
 // page writes the section of docs/benchmarks.md.
 func page(r report) string {
 	var out strings.Builder
-	out.WriteString(`## Answers a second beside other servers
-
-All servers are up at once, each kept to the same processor with one worker; a generator of ours on another processor asks each in
+	out.WriteString(`All servers are up at once, each kept to the same processor with one worker; a generator of ours on another processor asks each in
 turn, round by round. What it asks for are 100 names of one zone. Holdfast picks an address for each answer (round robin over 7 nodes with 3 addresses
 each, shared rotation; weighted: weights of 10, 20 and 30), with rate limiting on and its limit out of reach. gdnsd answers
 with one plain address, or by weight with one of three that it checks. PowerDNS Lua picks by weight (shared state). The others answer with one plain
@@ -30,7 +28,7 @@ address; so does the responder in C, which copies the question without looking a
 "Unlike" has names of seven lengths in turn, so that hardly any two datagrams can be put together, on either side. Ratios are medians of those within each round. Latency is
 at 10,000 queries a second from one socket. Processor time includes what the kernel does in the server's name; much of the way over the loopback is
 done in the generator's. On two processors each server has two workers`)
-	out.WriteString(", and where the machine has no more the generator shares them, so that these figures compare and say no more.\n\n    NAMEROUNDS=5 make bench\n")
+	out.WriteString(", and where the machine has no more the generator shares them, so that these figures compare and say no more.\n\n    NAMEROUNDS=5 make bench SECTIONS=names\n")
 	fmt.Fprintf(&out, "\n%s, %s; began %s, load %s, at the end %s; rounds: %d of %g s.\n", r.Machine, r.Kernel, r.Began.Format("2006-01-02 15:04 MST"), r.LoadBefore, r.LoadAfter, r.Rounds, r.Seconds)
 	fmt.Fprintf(&out, "\n![Answers a second on one processor, for each server](%s)\n", picture)
 	out.WriteString(answersTable(r, 1))
