@@ -365,3 +365,66 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("after all that: %+v", m)
 	}
 }
+
+// TestDesksKeepAnswering: while views change, other addresses come and go, the server stands still and goes on, and other holders tell of
+// their answers, every query to an address that stays is answered, by whichever of its sockets it comes to.
+func TestDesksKeepAnswering(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := startServer(t, Options{OnAnswered: func(Told) {}, Registerer: reg, Sockets: 3}, "127.0.0.1")
+	const clients, queries = 4, 100
+	var asking, changing sync.WaitGroup
+	over := make(chan struct{})
+	for _, act := range []func(int){
+		func(i int) {
+			v := testView()
+			v.Zones[0].Pools[0].Nodes = v.Zones[0].Pools[0].Nodes[:1+i%4]
+			s.SetView(v)
+		},
+		func(i int) {
+			if err := s.Serve(t.Context(), parseAddresses("127.0.0.1", "127.0.0.2")[:1+i%2]); err != nil {
+				t.Error(err)
+			}
+			sockets, err := s.Suspend()
+			if err != nil {
+				t.Error(err)
+			}
+			for _, socket := range sockets {
+				if err := socket.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			s.Resume()
+		},
+		func(i int) {
+			s.Merge(Told{Answers: []Answered{{Pool: testPool("v4", false, 1).ID, LNN: 1 + i%4, Count: 1}}})
+		},
+	} {
+		changing.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				default:
+					act(i)
+				}
+			}
+		})
+	}
+	for range clients {
+		asking.Go(func() {
+			for range queries {
+				if m := askServer(t, s, "127.0.0.1"); len(m.Answers) != 1 {
+					t.Errorf("answer %+v", m)
+				}
+			}
+		})
+	}
+	asking.Wait()
+	close(over)
+	changing.Wait()
+	for name, label := range map[string]string{"holdfast_dns_queries_total": "udp", "holdfast_dns_responses_total": "noerror"} {
+		if got := counterValue(t, reg, name, label); got != clients*queries {
+			t.Errorf("%s is %v, of %d", name, got, clients*queries)
+		}
+	}
+}
