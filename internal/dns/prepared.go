@@ -119,6 +119,11 @@ func (p *pool) prepare() *prepared {
 		return nil
 	}
 	any := p.options[0].address
+	for i := range p.options {
+		if p.options[i].address.BitLen() != any.BitLen() {
+			return nil // no configuration has a pool of both families
+		}
+	}
 	ready := prepareReply(wireName{0}, func(r *reply, _ *query) { r.addresses(inQuestion(0), p.ttl, []netip.Addr{any}) })
 	if ready != nil {
 		ready.pool, ready.octets = p, any.BitLen()/8
