@@ -3,6 +3,8 @@ package dns
 import (
 	"bytes"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +113,51 @@ func TestRateTableBound(t *testing.T) {
 	}
 	if newRateLimiter(RateLimit{Off: true}) != nil {
 		t.Error("the limit is on though switched off")
+	}
+}
+
+// TestRateLimitBoundsAll: however many ask for one prefix at once, and in whatever amounts, together they get what one would, and of what
+// is over every second slips.
+func TestRateLimitBoundsAll(t *testing.T) {
+	const askers, asks = 4, 2000
+	l := newRateLimiter(RateLimit{PerSecond: 1000, Burst: 5000})
+	client := netip.MustParseAddr("192.0.2.1")
+	l.take(client, testNow)
+	for second := range 3 {
+		now := testNow.Add(time.Duration(second) * time.Second)
+		var granted, over, slips atomic.Int64
+		var running sync.WaitGroup
+		for asker := range askers {
+			running.Go(func() {
+				for i := range asks {
+					count := 1 + (i+asker)%batchSize
+					got, slip := l.takeMany(l.key(client), count, l.due(now))
+					g := group{granted: got, slip: slip}
+					for range count {
+						switch g.next() {
+						case allowed:
+							granted.Add(1)
+						case slipped:
+							slips.Add(1)
+							over.Add(1)
+						default:
+							over.Add(1)
+						}
+					}
+				}
+			})
+		}
+		running.Wait()
+		want := int64(1000)
+		if second == 0 {
+			want = 4999
+		}
+		if granted.Load() != want {
+			t.Errorf("second %d: %d are granted, want %d", second, granted.Load(), want)
+		}
+		if half := over.Load() / 2; slips.Load() < half || slips.Load() > half+1 {
+			t.Errorf("second %d: %d of %d slip", second, slips.Load(), over.Load())
+		}
 	}
 }
 

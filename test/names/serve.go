@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net/http"
-	_ "net/http/pprof" // for -pprof
 	"net/netip"
 	"os"
 	"os/signal"
@@ -35,12 +33,8 @@ func serveCommand(arguments []string) error {
 	port := flags.Uint("port", 5300, "port")
 	nodes := flags.Int("nodes", 7, "nodes of the pool")
 	sockets := flags.Int("sockets", 0, "UDP sockets")
-	profile := flags.String("pprof", "", "where to serve profiles")
 	if err := flags.Parse(arguments); err != nil {
 		return err
-	}
-	if *profile != "" {
-		go func() { _ = http.ListenAndServe(*profile, nil) }()
 	}
 	at, err := netip.ParseAddr(*address)
 	if err != nil {
