@@ -40,6 +40,7 @@ var deciding = []string{
 var acting = []string{
 	"internal/sim/parallel.go",
 	"internal/sim/command.go",
+	"internal/sim/tell.go",
 }
 
 // impure are packages that what decides may not import, with the reason.

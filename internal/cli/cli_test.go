@@ -312,11 +312,18 @@ func TestNobodyAnswers(t *testing.T) {
 func TestMessagesNameNoTypes(t *testing.T) {
 	socket := agent(t, &fake{refuse: fmt.Errorf("the disk of node1 is full: free some space")})
 	for _, line := range []string{"status", "apply -", "apply /no/such/file", "network pools size a --nodes x", "network pools list"} {
-		r := run(t, socket, "", strings.Fields(line)...)
-		for _, word := range []string{"pb.", "holdfastv1", "*", "connect", "rpc error", "strconv", "unknown:"} {
-			if strings.Contains(r.err, word) {
-				t.Errorf("holdfast %s says %q, which no operator knows:\n%s", line, word, r.err)
-			}
+		namesNoTypes(t, line, run(t, socket, "", strings.Fields(line)...).err)
+	}
+	for line := range simulatorMisused(t) {
+		namesNoTypes(t, line, simulate(t, line).err)
+	}
+}
+
+func namesNoTypes(t *testing.T, line, text string) {
+	t.Helper()
+	for _, word := range []string{"pb.", "holdfastv1", "*", "connect", "rpc error", "strconv", "unknown:", "json:", "sim.", "Go value", "struct", "int64", "goroutine", "panic"} {
+		if strings.Contains(text, word) {
+			t.Errorf("holdfast %s says %q, which no operator knows:\n%s", line, word, text)
 		}
 	}
 }

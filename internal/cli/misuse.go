@@ -71,7 +71,7 @@ func flagMisused(_ *cobra.Command, err error) error {
 	flag := invalid.GetFlag()
 	want, known := map[string]string{
 		"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "float64": "a number",
-		"duration": "a time such as 10s or 2m", "bool": "true or false, or nothing",
+		"uint64": "a whole number that is not negative", "uint": "a whole number that is not negative", "duration": "a time such as 10s or 2m", "bool": "true or false, or nothing",
 	}[flag.Value.Type()]
 	if known {
 		want = "write " + want

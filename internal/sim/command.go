@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -20,7 +20,7 @@ type settings struct {
 	parallel          int
 	trace, shrink     bool
 	story, file       string
-	broken            string
+	broken, output    string
 }
 
 // Command is `holdfast sim`.
@@ -35,8 +35,9 @@ code. After every event it is checked that at most one node holds each address a
 incarnation that somebody has found down, that no name is answered with what is known to be down, and that nothing moves without a
 reason on record; and when the faults have ended, that every address has a holder again.
 
-The last line is "seeds=N failed=M", and the exit code is 1 when M is not 0. What failed is shown with a smaller scenario in which the
-same is wrong. A seed is played again, event by event, with --seed and --trace; it is the same wherever it is played.`,
+The last line is "seeds=N failed=M", and the exit code is 1 when M is not 0, or when it was interrupted before all were played. What
+failed is shown with a smaller scenario in which the same is wrong. A seed is played again, event by event, with --seed and --trace; it is
+the same wherever it is played. With --output json all of it is one object, in which "failures" has a thousand at most.`,
 		Example: "  holdfast sim --seeds 1000 --parallel 2\n  holdfast sim --seed 42 --trace",
 		Args:    cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error { return run(c, set) },
@@ -48,100 +49,117 @@ same is wrong. A seed is played again, event by event, with --seed and --trace; 
 	flags.Uint64Var(&set.seed, "seed", 0, "play this one alone")
 	flags.BoolVar(&set.trace, "trace", false, "write the timeline of the one that is played")
 	flags.BoolVar(&set.shrink, "shrink", true, "look for a smaller scenario for what fails")
-	flags.StringVar(&set.story, "story", "", "play this directed scenario for each seed: "+strings.Join(quoted(Stories()), ", "))
+	flags.StringVar(&set.story, "story", "", "play this directed scenario for each seed: "+quoted(Stories()))
 	flags.StringVar(&set.file, "scenario", "", "play the scenario in this file alone, as a failure shows it")
 	flags.StringVar(&set.broken, "break", "", "break a rule, to see that it is found")
 	_ = flags.MarkHidden("break") // it exists
+	flags.StringVarP(&set.output, "output", "o", "table", "how the result is written: table, which is text, or json")
 	command.MarkFlagsMutuallyExclusive("seed", "scenario", "seeds")
+	command.MarkFlagsMutuallyExclusive("seed", "seed-base")
+	command.MarkFlagsMutuallyExclusive("scenario", "seed-base")
+	command.MarkFlagsMutuallyExclusive("scenario", "story")
 	return command
 }
 
-func quoted(names []string) []string {
+func quoted[T ~string](names []T) string {
 	var all []string
 	for _, name := range names {
-		all = append(all, fmt.Sprintf("%q", name))
+		all = append(all, fmt.Sprintf("%q", string(name)))
 	}
-	return all
+	return strings.Join(all, ", ")
 }
 
-// failed ends the program with exit code 1, silently: everything has been said.
-type failed struct{}
+// ended is the end of the program with a code of its own, and what there is to say of it; empty: everything has been said.
+type ended struct {
+	code int
+	text string
+}
 
-func (failed) Error() string { return "" }
+func (e *ended) Error() string { return e.text }
 
 // ExitCode is the code with which the program ends.
-func (failed) ExitCode() int { return 1 }
+func (e *ended) ExitCode() int { return e.code }
 
-func run(c *cobra.Command, set settings) error {
-	options := Options{Break: Break(set.broken)}
-	if options.Break != Unbroken && !slices.Contains(Breaks(), options.Break) {
-		return fmt.Errorf("there is no rule %q to break; there are %v", set.broken, Breaks())
-	}
-	var scenario Scenario
-	switch {
-	case set.file != "":
-		data, err := os.ReadFile(set.file)
-		if err != nil {
-			return fmt.Errorf("reading the scenario: %w", err)
-		}
-		if scenario, err = Decode(data); err != nil {
-			return err
-		}
-	case c.Flags().Changed("seed"):
-		var err error
-		if scenario, err = scenarioOf(set.story, set.seed); err != nil {
-			return err
-		}
-	default:
-		if set.trace {
-			return fmt.Errorf("a timeline is that of one history: say which with --seed")
-		}
-		return runMany(c, set, options)
-	}
-	return runOne(c, scenario, set, options)
-}
-
-func scenarioOf(story string, seed uint64) (Scenario, error) {
-	if story == "" {
-		return Generate(seed), nil
-	}
-	scenario, known := Directed(story, seed)
-	if !known {
-		return scenario, fmt.Errorf("there is no story %q; there are %s", story, strings.Join(quoted(Stories()), ", "))
-	}
-	return scenario, nil
-}
-
-// runOne plays one scenario.
-func runOne(c *cobra.Command, scenario Scenario, set settings, options Options) error {
-	out := c.OutOrStdout()
-	if set.trace {
-		options.Trace = func(line string) { fmt.Fprintln(out, line) }
-	}
-	result := Play(scenario, options)
-	if result.Failure == "" {
-		fmt.Fprintln(out, "seeds=1 failed=0")
-		return nil
-	}
-	tell(contextOf(c), out, result, set, options)
-	fmt.Fprintln(out, "seeds=1 failed=1")
-	return failed{}
-}
-
-// What is shown of failures.
+// Codes as every command has them (internal/cli/exit.go).
 const (
-	shrinkPlays = 1500 // at most so many scenarios are played to find a smaller one
-	mostShrunk  = 5    // of so many failures
+	exitFailed = 1
+	exitUsage  = 2
 )
 
-// tell shows a failure.
-func tell(ctx context.Context, out io.Writer, result Result, set settings, options Options) {
-	fmt.Fprintf(out, "seed %d (%s) failed after %s: %s\n", result.Scenario.Seed, result.Scenario.Story, result.At.Round(time.Microsecond), result.Failure)
-	if !set.shrink || ctx.Err() != nil {
-		return
+func misused(format string, args ...any) error {
+	return &ended{exitUsage, fmt.Sprintf(format, args...)}
+}
+
+// mostParallel bounds how many histories are played at the same time.
+const mostParallel = 1024
+
+// check finds what cannot be asked for.
+func (set settings) check(one bool) error {
+	switch broken := Break(set.broken); {
+	case broken != Unbroken && !slices.Contains(Breaks(), broken):
+		return misused("--break %q: there is no such rule; there are %s", set.broken, quoted(Breaks()))
+	case set.story != "" && !slices.Contains(Stories(), set.story):
+		return misused("--story %q: there is no such story; there are %s", set.story, quoted(Stories()))
+	case set.output != "table" && set.output != "json":
+		return misused("--output %q: write table or json", set.output)
+	case set.trace && set.output == "json":
+		return misused("--trace and --output json contradict each other: a timeline is lines of text")
+	case set.trace && !one:
+		return misused("--trace: a timeline is that of one history; say which with --seed or --scenario")
+	case set.seeds == 0:
+		return misused("--seeds 0: write how many are to be played, 1 or more")
+	case set.base > math.MaxUint64-set.seeds:
+		return misused("--seed-base %d and --seeds %d: the last seed would be more than %d; make one of them less", set.base, set.seeds, uint64(math.MaxUint64))
+	case set.parallel < 1 || set.parallel > mostParallel:
+		return misused("--parallel %d: write 1 to %d", set.parallel, mostParallel)
 	}
-	small := Shrink(result.Scenario, options, shrinkPlays, func() bool { return ctx.Err() != nil })
-	fmt.Fprintf(out, "the same in a smaller scenario, after %s: %s\n%s%s", small.At.Round(time.Microsecond), small.Failure, small.Scenario, small.Scenario.Encode())
+	return nil
+}
+
+func run(c *cobra.Command, set settings) error {
+	one := set.file != "" || c.Flags().Changed("seed")
+	if err := set.check(one); err != nil {
+		return err
+	}
+	debug.SetGCPercent(1600) // what is kept is little, and what is thrown away is much
+	says := &telling{ctx: contextOf(c), out: c.OutOrStdout(), settings: set, options: Options{Break: Break(set.broken), Story: set.story}}
+	if !one {
+		return says.many(c.ErrOrStderr())
+	}
+	scenario := scenarioOf(set.story, set.seed)
+	if set.file != "" {
+		var err error
+		if scenario, err = readScenario(set.file); err != nil {
+			return err
+		}
+	}
+	return says.one(scenario)
+}
+
+// scenarioOf is the scenario of a seed: that of a story, if one is named.
+func scenarioOf(story string, seed uint64) Scenario {
+	if scenario, directed := Directed(story, seed); directed {
+		return scenario
+	}
+	return Generate(seed)
+}
+
+// readScenario reads a file that somebody names on the command line.
+func readScenario(path string) (Scenario, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Scenario{}, misused("--scenario: the file cannot be read: %s", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return Scenario{}, misused("--scenario: the file cannot be read: %s", err)
+	}
+	scenario, err := Decode(data)
+	if err != nil {
+		return scenario, misused("--scenario %s cannot be played: %s", path, err)
+	}
+	return scenario, nil
 }
 
 // contextOf ends when the command is to end.
@@ -150,44 +168,4 @@ func contextOf(c *cobra.Command) context.Context {
 		return ctx
 	}
 	return context.Background()
-}
-
-// runMany plays many seeds and shows what failed.
-func runMany(c *cobra.Command, set settings, options Options) error {
-	if _, err := scenarioOf(set.story, 0); err != nil {
-		return err
-	}
-	if set.story != "" {
-		options.Story = set.story
-	}
-	debug.SetGCPercent(1600) // what is kept is little, and what is thrown away is much
-	progress := newProgress(c.ErrOrStderr(), isTerminal(c.ErrOrStderr()), set.seeds, time.Now())
-	ctx := contextOf(c)
-	out, wrong := c.OutOrStdout(), 0
-	played := Many(ctx, set.base, set.seeds, set.parallel, options, func(r Result) {
-		if r.Failure != "" {
-			wrong++
-			progress.clear()
-			shown := set
-			shown.shrink = set.shrink && wrong <= mostShrunk
-			tell(ctx, out, r, shown, options)
-		}
-		progress.played(wrong, time.Now())
-	})
-	progress.clear()
-	fmt.Fprintf(out, "seeds=%d failed=%d\n", played, wrong)
-	if wrong > 0 {
-		return failed{}
-	}
-	return nil
-}
-
-// isTerminal reports whether somebody looks on.
-func isTerminal(to io.Writer) bool {
-	file, is := to.(*os.File)
-	if !is {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -22,6 +22,23 @@ const (
 	HolderBound = 30 * time.Second
 )
 
+// FailureKind is what rule a failure breaks.
+type FailureKind string
+
+// The kinds of failures. Programs read them (--output json).
+const (
+	TwoHolders    FailureKind = "two-holders"    // two machines hold one address and have the right to
+	KeptTooLong   FailureKind = "kept-too-long"  // a machine answered for an address for too long after its right had ended
+	RightOfOver   FailureKind = "right-of-over"  // a node has the right under an incarnation that has been found over
+	WithoutRight  FailureKind = "without-right"  // a process acts as the holder of an address without the right to
+	MoveTooLong   FailureKind = "move-too-long"  // a planned move left an address with nobody for too long
+	NoReason      FailureKind = "no-reason"      // an address moves without a reason on record
+	GivenByForce  FailureKind = "given-by-force" // an address is given to another while its owner holds it by right
+	NameOfTheDead FailureKind = "name-of-a-dead" // a name is answered with an address whose owner is known to be down
+	NoHolder      FailureKind = "no-holder"      // the faults have ended, and an address has no holder or a node does not work
+	Unplayable    FailureKind = "unplayable"     // the scenario itself
+)
+
 // seen is the moment from which a machine answers for an address. At most one that does has the right to.
 func (n *node) seen(a int) {
 	address := n.s.addresses[a]
@@ -35,7 +52,7 @@ func (n *node) seen(a int) {
 	n.s.gaps[a] = -1
 	for _, other := range n.s.nodes {
 		if other != n && other.visible(a) && (static || other.right()) {
-			n.s.fail("%s and %s both hold %s and have the right to (incarnations %d and %d)", n, other, address, n.named, other.named)
+			n.s.fail(TwoHolders, "%s and %s both hold %s and have the right to (incarnations %d and %d)", n, other, address, n.named, other.named)
 		}
 	}
 	n.speaks(a, "answers for")
@@ -55,7 +72,7 @@ func (n *node) unseen(a int) {
 		bound = guardBound
 	}
 	if late := n.s.now - ended - n.stood; late > bound {
-		n.s.fail("%s answered for %s for another %s after its right to hold had ended; at most %s", n, address, late, bound)
+		n.s.fail(KeptTooLong, "%s answered for %s for another %s after its right to hold had ended; at most %s", n, address, late, bound)
 	}
 }
 
@@ -63,7 +80,7 @@ func (n *node) unseen(a int) {
 func (n *node) gainedRight() {
 	n.stood = 0
 	if over := n.s.over[n.lnn]; n.named <= over {
-		n.s.fail("%s has the right to hold under incarnation %d although incarnations up to %d have been found over", n, n.named, over)
+		n.s.fail(RightOfOver, "%s has the right to hold under incarnation %d although incarnations up to %d have been found over", n, n.named, over)
 	}
 	for a, address := range n.s.addresses {
 		if !isStatic(address) && n.visible(a) {
@@ -76,7 +93,7 @@ func (n *node) gainedRight() {
 func (s *simulation) found(f tenure.Finding) {
 	s.over[f.LNN] = max(s.over[f.LNN], f.Over)
 	if n := s.node(f.LNN); n.right() && n.named <= f.Over {
-		s.fail("%s has the right to hold under incarnation %d, which has been found over: %s", n, n.named, f.How)
+		s.fail(RightOfOver, "%s has the right to hold under incarnation %d, which has been found over: %s", n, n.named, f.How)
 	}
 }
 
@@ -86,7 +103,7 @@ func (n *node) speaks(a int, how string) {
 		return
 	}
 	if over := n.s.over[n.lnn]; !n.right() || n.named <= over {
-		n.s.fail("%s %s %s without the right to hold it (incarnation %d; up to %d over)", n, how, n.s.addresses[a], n.named, over)
+		n.s.fail(WithoutRight, "%s %s %s without the right to hold it (incarnation %d; up to %d over)", n, how, n.s.addresses[a], n.named, over)
 	}
 }
 
@@ -119,7 +136,7 @@ func (p *process) releasing(a int) {
 	s.gaps[a] = began
 	s.after(moveBudget, func() {
 		if s.gaps[a] == began && s.disturbed < began {
-			s.fail("%s has had no holder for %s after %s let go of it for a planned move", s.addresses[a], moveBudget, p)
+			s.fail(MoveTooLong, "%s has had no holder for %s after %s let go of it for a planned move", s.addresses[a], moveBudget, p)
 		}
 	})
 }
@@ -169,14 +186,14 @@ func (s *simulation) changes(address string, a int, before, after tenure.Stateme
 		s.say("record, by %s: %s belongs to %s, next %s, former %s, moves to %s: %s", cmp.Or(s.store.writer, "an operator"), address, after.Owner, after.Next, after.Former, after.To, after.Reason)
 	}
 	if moved := before.Owner != after.Owner || after.To != before.To && !after.To.IsZero(); moved && after.Reason == "" && after != (tenure.Statement{}) {
-		s.fail("%s moves from %s to %s (%s) without a reason on record", address, before.Owner, after.Owner, after.To)
+		s.fail(NoReason, "%s moves from %s to %s (%s) without a reason on record", address, before.Owner, after.Owner, after.To)
 	}
 	if before.Owner == after.Owner || before.Owner.IsZero() || before.Fixed {
 		return
 	}
 	owner := s.node(before.Owner.LNN)
 	if owner.visible(a) && owner.right() && owner.named == before.Owner.Incarnation {
-		s.fail("%s is given to %s while %s holds it and has the right to", address, after.Owner, before.Owner)
+		s.fail(GivenByForce, "%s is given to %s while %s holds it and has the right to", address, after.Owner, before.Owner)
 	}
 }
 
@@ -199,7 +216,7 @@ func (n *node) ask() {
 		}
 		held, down := givable(w, m, over)
 		if down && steering.NotGiven(w, dynamicPool, m, held, now) == "" {
-			n.s.fail("%s answers with addresses of node%d, of which it knows that incarnations up to %d are over", n, m.LNN, over)
+			n.s.fail(NameOfTheDead, "%s answers with addresses of node%d, of which it knows that incarnations up to %d are over", n, m.LNN, over)
 		}
 	}
 }

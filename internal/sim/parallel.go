@@ -28,11 +28,7 @@ func Many(ctx context.Context, base, count uint64, parallel int, o Options, each
 				if seed >= count || ctx.Err() != nil {
 					return
 				}
-				scenario, directed := Directed(o.Story, base+seed)
-				if !directed {
-					scenario = Generate(base + seed)
-				}
-				done <- Play(scenario, o)
+				done <- Play(scenarioOf(o.Story, base+seed), o)
 			}
 		})
 	}

@@ -51,32 +51,6 @@ func TestCalendar(t *testing.T) {
 	})
 }
 
-// TestDecode: what cannot be played is refused with a reason.
-func TestDecode(t *testing.T) {
-	good := Generate(1)
-	for _, c := range []struct {
-		name   string
-		change func(*Scenario)
-		want   string
-	}{
-		{"too many nodes", func(s *Scenario) { s.Nodes = MaxNodes + 1 }, "17 nodes"},
-		{"no addresses", func(s *Scenario) { s.Addresses = 0 }, "0 addresses"},
-		{"a node that is not there", func(s *Scenario) { s.Faults = []Fault{{Kind: Kill, Node: s.Nodes + 1}} }, "a node that it does not have"},
-		{"a network that is not there", func(s *Scenario) { s.Networks, s.Faults = 1, []Fault{{Kind: Switch, Other: 2}} }, "that it does not have"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := good
-			c.change(&s)
-			if _, err := Decode(s.Encode()); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q in it", err, c.want)
-			}
-		})
-	}
-	if _, err := Decode([]byte("{")); err == nil {
-		t.Error("half a scenario was read")
-	}
-}
-
 // broken is what a function ends a history with.
 func broken(do func()) (what string) {
 	defer func() {

@@ -11,6 +11,7 @@ import (
 type Result struct {
 	Scenario Scenario
 	Failure  string        // what was wrong; empty: nothing
+	Kind     FailureKind   // what rule that breaks
 	At       time.Duration // when, or how long the history was
 	Steps    uint64        // how many things happened in it
 	Settled  time.Duration // how long after the last fault every address had a holder
@@ -37,7 +38,7 @@ const (
 func Play(scenario Scenario, o Options) (result Result) {
 	result.Scenario = scenario
 	if err := scenario.check(); err != nil {
-		result.Failure = err.Error()
+		result.Failure, result.Kind = err.Error(), Unplayable
 		return result
 	}
 	s := setUp(scenario, o.Break, o.Trace)
@@ -47,7 +48,7 @@ func Play(scenario Scenario, o Options) (result Result) {
 		switch found := recover().(type) {
 		case nil:
 		case breach:
-			result.Failure = found.what
+			result.Failure, result.Kind = found.what, found.kind
 			s.say("!!! %s", found.what)
 		default:
 			panic(found)
@@ -81,7 +82,7 @@ func (s *simulation) awaitHolders() time.Duration {
 			return rest - began
 		}
 		if s.now-began >= HolderBound+restFor {
-			s.fail("%s after the last fault nobody holds %s", s.now-began, cmp.Or(strings.Join(without, ", "), "something every now and then, or a node does not work"))
+			s.fail(NoHolder, "%s after the last fault nobody holds %s", s.now-began, cmp.Or(strings.Join(without, ", "), "something every now and then, or a node does not work"))
 		}
 		s.play(s.now + lookForHolders)
 	}
@@ -104,7 +105,7 @@ func (s *simulation) planned() {
 		s.play(s.now + moveBudget)
 	}
 	if without := s.missing(); len(without) > 0 {
-		s.fail("nobody holds %s any more although nothing is wrong", strings.Join(without, ", "))
+		s.fail(NoHolder, "nobody holds %s any more although nothing is wrong", strings.Join(without, ", "))
 	}
 	lnn := 1 + s.chance.below(s.Nodes)
 	acts := []Fault{{Kind: Drain, Node: lnn, Lasts: calmMove / 2}, {Kind: Rebalance, Node: 1 + lnn%s.Nodes}, {Kind: Stop, Node: lnn, Lasts: time.Second}}

@@ -27,7 +27,7 @@ func newProgress(to io.Writer, terminal bool, of uint64, now time.Time) *progres
 }
 
 // played notes one more, and says so if it is time to.
-func (p *progress) played(wrong int, now time.Time) {
+func (p *progress) played(wrong uint64, now time.Time) {
 	p.got++
 	every := everyElsewhere
 	if p.terminal {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -17,7 +16,7 @@ func Shrink(scenario Scenario, o Options, plays int, stop func() bool) Result {
 	if h.best.Failure == "" {
 		return h.best
 	}
-	h.kind = kindOf(h.best.Failure)
+	h.kind = h.best.Kind
 	for smaller := true; smaller && h.plays > 0 && !h.stop(); {
 		smaller = h.cutOff() || h.dropFaults() || h.dropNode() || h.simplify() || h.shorten()
 	}
@@ -29,14 +28,7 @@ type shrinking struct {
 	options Options
 	plays   int
 	best    Result
-	kind    string
-}
-
-// kindOf is a failure without its particulars.
-func kindOf(failure string) string {
-	words := strings.FieldsFunc(failure, func(r rune) bool { return r >= '0' && r <= '9' || strings.ContainsRune(".,:() µ", r) })
-	words = slices.DeleteFunc(words, func(w string) bool { return len(w) < 4 })
-	return strings.Join(words[:min(len(words), 6)], " ")
+	kind    FailureKind
 }
 
 // seedsTried is with how many seeds a smaller scenario is tried.
@@ -51,7 +43,7 @@ func (h *shrinking) fails(s Scenario) bool {
 		h.plays--
 		again := s
 		again.Seed += i
-		if result := Play(again, h.options); result.Failure != "" && kindOf(result.Failure) == h.kind {
+		if result := Play(again, h.options); result.Failure != "" && result.Kind == h.kind {
 			h.best = result
 			return true
 		}

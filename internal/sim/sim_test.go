@@ -201,7 +201,7 @@ func TestShrink(t *testing.T) {
 		large = Play(Generate(seed), o)
 	}
 	small := Shrink(large.Scenario, o, 250, never)
-	if kindOf(small.Failure) != kindOf(large.Failure) {
+	if small.Kind != large.Kind {
 		t.Errorf("%q became %q", large.Failure, small.Failure)
 	}
 	if len(small.Scenario.Faults) > 2 || small.Scenario.Nodes > large.Scenario.Nodes {

@@ -63,11 +63,14 @@ func Breaks() []Break {
 }
 
 // breach is what ends a history.
-type breach struct{ what string }
+type breach struct {
+	kind FailureKind
+	what string
+}
 
 // fail ends the history with what is wrong.
-func (s *simulation) fail(format string, args ...any) {
-	panic(breach{fmt.Sprintf(format, args...)})
+func (s *simulation) fail(kind FailureKind, format string, args ...any) {
+	panic(breach{kind, fmt.Sprintf(format, args...)})
 }
 
 // say writes a line of the timeline, if there is one. Callers that have to work for their arguments ask for s.trace first.
