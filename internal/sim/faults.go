@@ -197,18 +197,26 @@ func (s *simulation) networkFault(f Fault) (end func(), is bool) {
 		s.cutOff(f, 1)
 		return func() { s.cutOff(f, -1) }, true
 	case Loss:
-		s.network.loss += f.Amount
-		return func() { s.network.loss -= f.Amount }, true
+		return s.ways(f, &s.network.loss), true
 	case Late:
-		change := func(by int) {
-			for _, n := range s.on(f) {
-				s.network.late[n.lnn] += by
-			}
-		}
-		change(f.Amount)
-		return func() { change(-f.Amount) }, true
+		return s.ways(f, &s.network.late), true
 	}
 	return nil, false
+}
+
+// ways adds to a number of each way from the node of a fault to the other, for as long as it lasts.
+func (s *simulation) ways(f Fault, number *[MaxNodes + 1][MaxNodes + 1]int) func() {
+	change := func(by int) {
+		for from := 1; from <= s.Nodes; from++ {
+			for to := 1; to <= s.Nodes; to++ {
+				if (f.Node == 0 || from == f.Node) && (f.Other == 0 || to == f.Other) {
+					number[from][to] += by
+				}
+			}
+		}
+	}
+	change(f.Amount)
+	return func() { change(-f.Amount) }
 }
 
 // cutOff cuts links, or mends them.

@@ -3,19 +3,30 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"github.com/holdfast/holdfast/internal/tenure"
 )
+
+// manyPM is how many storms of a thousand have more nodes than observe one. Each costs as much as some five others.
+const manyPM = 20
 
 // Generate is the scenario of a seed: three of four are a storm of random faults, the others a directed story with random particulars.
 func Generate(seed uint64) Scenario {
 	r := newRandom(seed, 0)
 	s := Scenario{
 		Seed: seed, Story: "storm", Nodes: pick(r, 1, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7), Multiplier: pick(r, 2, 3, 3, 3, 4),
-		Interval:  time.Duration(pick(r, 20, 50, 50, 100, 100, 100, 200)) * time.Millisecond,
+		Interval:  time.Duration(pick(r, 10, 20, 50, 50, 100, 100, 100, 200)) * time.Millisecond,
 		Addresses: 2 + r.below(6), Services: r.below(4), Networks: pick(r, 1, 1, 1, 2), Static: r.chance(200), External: r.chance(300), Unguarded: r.chance(200),
 		Delay: time.Duration(pick(r, 300, 500, 2000, 5000)) * time.Microsecond, LossPM: pick(r, 0, 0, 0, 5, 50, 200),
 	}
+	if !s.inTime(s.Interval) {
+		s.Interval = 50 * time.Millisecond
+	}
 	if r.chance(250) {
 		return directed[r.below(len(directed))].make(s, r)
+	}
+	if r.chance(manyPM) { // with heartbeats that are seldom, so that it can be afforded
+		s.Nodes, s.Interval = tenure.MaxObservers+1+r.below(MaxNodes-tenure.MaxObservers), time.Duration(pick(r, 100, 200))*time.Millisecond
 	}
 	at := 3 * time.Second
 	for range 1 + r.below(12) {
@@ -46,8 +57,10 @@ func anyFault(s Scenario, r *random, at time.Duration) Fault {
 	case Switch:
 		f.Node, f.Other = 0, r.below(s.Networks+1)
 	case Loss:
-		f.Node, f.Amount = 0, pick(r, 50, 300, 800)
-	case Late, Slow, SlowKernel:
+		f.Node, f.Other, f.Amount = pick(r, 0, 0, f.Node), pick(r, 0, 0, 1+r.below(s.Nodes)), pick(r, 50, 300, 800)
+	case Late:
+		f.Node, f.Other, f.Amount = pick(r, 0, f.Node, f.Node), pick(r, 0, 0, 1+r.below(s.Nodes)), pick(r, 5, 30, 200)
+	case Slow, SlowKernel:
 		f.Amount = pick(r, 5, 30, 200)
 	case StoreAway, StoreLeader:
 		f.Node = 0
@@ -77,7 +90,7 @@ func (s Scenario) inOrder() Scenario {
 // anyInterval is some interval of heartbeats, in milliseconds: one at which acknowledgements come in time as long as nothing is wrong.
 func (s Scenario) anyInterval(r *random) int {
 	interval := pick(r, 10, 20, 50, 100, 200, 300)
-	if time.Duration(interval*(s.Multiplier-1))*time.Millisecond < 2*s.Delay+6*time.Millisecond {
+	if !s.inTime(time.Duration(interval) * time.Millisecond) {
 		return 50
 	}
 	return interval

@@ -13,8 +13,8 @@ const maxNetworks = 2
 type network struct {
 	cut  [maxNetworks][MaxNodes + 1][MaxNodes + 1]int // by network, from and to
 	dead [maxNetworks]int                             // the switch
-	loss int                                          // in a thousand
-	late [MaxNodes + 1]int                            // milliseconds that what a node sends may take longer
+	loss [MaxNodes + 1][MaxNodes + 1]int              // by from and to: in a thousand
+	late [MaxNodes + 1][MaxNodes + 1]int              // by from and to: milliseconds that a message may take longer
 }
 
 // passes reports whether a network carries something one way.
@@ -54,7 +54,7 @@ func (s *simulation) send(from int, o *tenure.Outgoing, late time.Duration) {
 
 // carry takes one copy of a message to where it goes, or does not.
 func (s *simulation) carry(network, from, to int, m *tenure.Message, late time.Duration) {
-	loss := s.network.loss
+	loss := s.network.loss[from][to]
 	if !s.calm {
 		loss += s.LossPM
 	}
@@ -62,7 +62,7 @@ func (s *simulation) carry(network, from, to int, m *tenure.Message, late time.D
 		return
 	}
 	way := late + s.chance.between(s.Delay/4, s.Delay)
-	if longer := s.network.late[from]; longer > 0 {
+	if longer := s.network.late[from][to]; longer > 0 {
 		way += s.chance.between(0, time.Duration(longer)*time.Millisecond)
 	}
 	if !s.calm && s.chance.chance(3) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,88 @@ func TestCalendar(t *testing.T) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
 	})
+}
+
+// TestEachWayForItself: what is lost or late on the way from one node to another says nothing of the way back.
+func TestEachWayForItself(t *testing.T) {
+	s := setUp(Scenario{Seed: 1, Nodes: 3, Multiplier: 3, Interval: 100 * time.Millisecond, Addresses: 3, Networks: 2, Delay: time.Millisecond}, Unbroken, nil)
+	ways := func(number *[MaxNodes + 1][MaxNodes + 1]int) (all []string) {
+		for from := range number {
+			for to, amount := range number[from] {
+				if amount != 0 {
+					all = append(all, fmt.Sprintf("%d-%d", from, to))
+				}
+			}
+		}
+		return all
+	}
+	for _, c := range []struct {
+		node, other int
+		want        string
+	}{
+		{1, 2, "1-2"}, {3, 0, "3-1 3-2 3-3"}, {0, 2, "1-2 2-2 3-2"}, {0, 0, "1-1 1-2 1-3 2-1 2-2 2-3 3-1 3-2 3-3"},
+	} {
+		for kind, number := range map[FaultKind]*[MaxNodes + 1][MaxNodes + 1]int{Loss: &s.network.loss, Late: &s.network.late} {
+			end := s.cause(Fault{Kind: kind, Node: c.node, Other: c.other, Amount: 100})
+			if got := strings.Join(ways(number), " "); got != c.want {
+				t.Errorf("%s from %d to %d: %s, want %s", kind, c.node, c.other, got, c.want)
+			}
+			if end(); len(ways(number)) > 0 {
+				t.Errorf("%s from %d to %d does not end: %v", kind, c.node, c.other, ways(number))
+			}
+		}
+	}
+	s.cause(Fault{Kind: Loss, Node: 1, Other: 2, Amount: 1000})
+	s.cause(Fault{Kind: Late, Node: 2, Other: 1, Amount: 1000})
+	arrived := func(from, to int) (all []time.Duration) {
+		s.calendar = calendar{}
+		for range 50 {
+			s.carry(0, from, to, &tenure.Message{}, 0)
+		}
+		for _, h := range s.calendar.heap {
+			all = append(all, h.at-s.now)
+		}
+		return all
+	}
+	if lost := arrived(1, 2); len(lost) > 0 {
+		t.Errorf("%d of 50 messages came through where all are lost", len(lost))
+	}
+	if slow := arrived(2, 1); len(slow) != 50 || slices.Max(slow) < 400*time.Millisecond {
+		t.Errorf("the way back is not slow: %v", slow)
+	}
+	if well := arrived(1, 3); len(well) != 50 {
+		t.Errorf("%d of 50 messages came through where nothing is wrong", len(well))
+	}
+}
+
+// TestWhatSeedsReach: every kind of fault, and what was asked of the range of clusters and networks.
+func TestWhatSeedsReach(t *testing.T) {
+	reached := map[string]int{}
+	note := func(what string, is bool) {
+		if is {
+			reached[what]++
+		}
+	}
+	for seed := range uint64(4000) {
+		s := Generate(seed)
+		note("heartbeats of 10 ms x 3", s.Interval == 10*time.Millisecond && s.Multiplier == 3)
+		note("more nodes than observe one", s.Nodes > tenure.MaxObservers+1)
+		for _, f := range s.Faults {
+			note(string(f.Kind), true)
+			note("one way is lossy", f.Kind == Loss && f.Node > 0 && f.Other > 0 && f.Node != f.Other)
+			note("one way is late", f.Kind == Late && f.Node > 0 && f.Other > 0 && f.Node != f.Other)
+			note("one way is cut", (f.Kind == Deaf || f.Kind == Mute) && f.Other > 0 && f.Node != f.Other)
+		}
+	}
+	wanted := []string{"heartbeats of 10 ms x 3", "more nodes than observe one", "one way is lossy", "one way is late", "one way is cut"}
+	for _, kind := range Kinds() {
+		wanted = append(wanted, string(kind))
+	}
+	for _, what := range wanted {
+		if reached[what] < 10 {
+			t.Errorf("%s: %d times in 4000 seeds", what, reached[what])
+		}
+	}
 }
 
 // broken is what a function ends a history with.

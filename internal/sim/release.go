@@ -53,8 +53,8 @@ func (p *process) handed(w wish, off []netip.Addr) {
 
 func (p *process) tellReleased(to int, a netip.Addr, release steering.Release, until time.Duration) {
 	s, from := p.s, p.lnn
-	way := s.chance.between(s.Delay/2, 2*s.Delay) + s.chance.between(0, time.Duration(s.network.late[from])*time.Millisecond)
-	lost := s.chance.chance(s.network.loss)
+	way := s.chance.between(s.Delay/2, 2*s.Delay) + s.chance.between(0, time.Duration(s.network.late[from][to])*time.Millisecond)
+	lost := s.chance.chance(s.network.loss[from][to])
 	s.after(way, func() {
 		switch {
 		case s.now >= until:
@@ -101,8 +101,8 @@ func (p *process) tellReady(w *steering.World, mayHold bool, now time.Time) {
 
 func (p *process) sendReady(to int, a netip.Addr, move steering.Release, until time.Duration) {
 	s, from := p.s, p.lnn
-	way := s.chance.between(s.Delay/2, 2*s.Delay) + s.chance.between(0, time.Duration(s.network.late[from])*time.Millisecond)
-	lost := s.chance.chance(s.network.loss)
+	way := s.chance.between(s.Delay/2, 2*s.Delay) + s.chance.between(0, time.Duration(s.network.late[from][to])*time.Millisecond)
+	lost := s.chance.chance(s.network.loss[from][to])
 	s.after(way, func() {
 		switch {
 		case s.now >= until:

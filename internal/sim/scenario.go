@@ -57,8 +57,8 @@ const (
 	Cut            FaultKind = "cut"             // both
 	Partition      FaultKind = "partition"       // nodes whose bit is set in Amount, and those whose is not, hear nothing of each other
 	Switch         FaultKind = "switch"          // nobody hears anybody, on the network Other, counted from 1; 0: on all
-	Loss           FaultKind = "loss"            // Amount in a thousand of all messages are lost
-	Late           FaultKind = "late"            // what the node sends takes up to Amount milliseconds longer; 0: of all
+	Loss           FaultKind = "loss"            // Amount in a thousand of what the node sends to the other are lost; 0: of all, to all
+	Late           FaultKind = "late"            // what the node sends to the other takes up to Amount milliseconds longer; 0: of all, to all
 	StoreAway      FaultKind = "store-away"      // the store has no quorum
 	StoreLeader    FaultKind = "store-leader"    // the store has no leader
 	SlowDisk       FaultKind = "slow-disk"       // the store takes up to Amount milliseconds longer for each write
