@@ -2,7 +2,8 @@
 #
 # What can be set: GO (the go command), VERSION, RACE=0 (tests without the race detector), TESTFLAGS (more flags for
 # go test), FUZZTIME (for each fuzzer), BENCHTIME, SECTIONS (which parts are measured; SECTIONS=list prints them), FAULTRUNS (how often
-# each fault), RIVALROUNDS and RIVALREPEATS (and beside other systems: scripts/bench), SEEDS, SEEDBASE and PARALLEL (of the simulator), VULNDB (a copy of the vulnerability database for govulncheck).
+# each fault), RIVALROUNDS and RIVALREPEATS (and beside other systems: scripts/bench), SEEDS, SEEDBASE and PARALLEL (of the simulator), SIMTIME and
+# SIMLEAST (for how long histories are played before the tests, and how many at least: scripts/simulate), VULNDB (a copy of the vulnerability database for govulncheck).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -138,7 +138,7 @@ func (p *process) add(w wish, withheld bool, off []netip.Addr) {
 	switch mayHold := p.permitted(); {
 	case !mayHold:
 		p.silence("the right to hold ran out meanwhile")
-	case withheld:
+	case withheld && p.s.broken != BreakWithheld:
 		p.again = true
 	}
 	p.last = applied{generation: w.generation, failed: failed}
@@ -146,7 +146,7 @@ func (p *process) add(w wish, withheld bool, off []netip.Addr) {
 	p.inHand = false
 	p.note()
 	if failed {
-		p.later(retryUnlawfulAfter, p.carryOutSoon)
+		p.later(p.s.refusedAgain(), p.carryOutSoon)
 	}
 	if p.again {
 		p.again = false
@@ -199,7 +199,7 @@ func (p *process) reread() {
 			unlawful = true
 		}
 	}
-	if unlawful {
+	if unlawful && p.s.broken != BreakRefused {
 		p.later(retryUnlawfulAfter, p.carryOutSoon)
 	}
 	p.refresh()

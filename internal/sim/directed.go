@@ -22,6 +22,7 @@ var directed = []story{
 	{"the owner and its successor die", successorDies},
 	{"the owner dies while its successor is replaced", successorReplaced},
 	{"a move that is called off", calledOff},
+	{"heartbeats that are lost on some ways", lostHeartbeats},
 }
 
 // Stories are the names of the directed scenarios.
@@ -200,4 +201,22 @@ func calledOff(s Scenario, r *random) Scenario {
 			Fault{At: at + r.between(0, 300*time.Millisecond), Kind: pick(r, Check, Carrier, Drain, Kill, Stale, Cut, SlowKernel), Node: 1 + r.below(s.Nodes), Amount: 40, Lasts: r.between(50*time.Millisecond, time.Second)})
 	}
 	return s.told("a move that is called off", 3, 3*time.Second, faults...)
+}
+
+// lostHeartbeats: on some ways nearly everything is lost or late, and nothing else is wrong, so that all is well again soon after.
+func lostHeartbeats(s Scenario, r *random) Scenario {
+	s.Nodes = max(s.Nodes, 3)
+	span := s.Interval * time.Duration(s.Multiplier)
+	at := calmBefore
+	var faults []Fault
+	for range 2 + r.below(6) {
+		at += r.between(0, 2*span)
+		faults = append(faults, Fault{
+			At: at, Kind: Loss, Node: pick(r, 0, 1+r.below(s.Nodes)), Other: pick(r, 0, 1+r.below(s.Nodes), 1+r.below(s.Nodes)), Amount: pick(r, 300, 800, 1000), Lasts: r.between(span/2, 6*span),
+		})
+		if r.chance(400) {
+			faults = append(faults, Fault{At: at + r.between(0, span), Kind: Late, Node: 1 + r.below(s.Nodes), Amount: int(span / time.Millisecond), Lasts: r.between(span/2, 3*span)})
+		}
+	}
+	return s.told("heartbeats that are lost on some ways", 3, time.Second, faults...)
 }

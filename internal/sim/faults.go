@@ -17,6 +17,7 @@ var operated = map[FaultKind]bool{Drain: true, Rebalance: true, SpreadServices: 
 // begin has a fault begin, and end if it ends by itself.
 func (s *simulation) begin(f Fault) {
 	s.say("--- %s", f)
+	s.disturb(f.Kind.disturbs())
 	disturbs := !operated[f.Kind]
 	if disturbs {
 		s.disturbed = s.now
@@ -127,7 +128,7 @@ func (s *simulation) processFault(f Fault) (end func(), is bool) {
 	case Freeze:
 		return s.each(f, (*node).freeze, (*node).thaw), true
 	case Slow:
-		return s.counted(f, func(n *node) *int { return &n.slow }, f.Amount, nil), true
+		return s.counted(f, func(n *node) *int { return &n.slow }, f.Amount, func(n *node) { n.latest = max(n.latest, n.slow) }), true
 	case GuardKill:
 		return s.each(f, (*node).loseGuard, (*node).findGuard), true
 	case GuardFreeze:
@@ -287,6 +288,7 @@ func (s *simulation) operatorAct(f Fault) (end func(), is bool) {
 		}, true
 	case Span:
 		s.edits.interval = time.Duration(f.Amount) * time.Millisecond
+		s.longest = max(s.longest, s.edits.interval)
 		s.reconfigure()
 		return nil, true // it stays
 	case ShrinkPool:

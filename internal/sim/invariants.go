@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
-	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
@@ -18,8 +17,6 @@ const (
 	kernelBound = lifetime + 10*time.Millisecond
 	// moveBudget is how long a planned move may leave an address with nobody, while nothing is wrong.
 	moveBudget = 500 * time.Millisecond
-	// HolderBound is within what every address has a holder once the faults have stopped.
-	HolderBound = 30 * time.Second
 )
 
 // FailureKind is what rule a failure breaks.
@@ -145,7 +142,8 @@ func (p *process) releasing(a int) {
 // has lapsed takes it when the right is back, and that is no planned move in a cluster in which nothing is wrong.
 func (p *process) moves(a int) bool {
 	away := func(st tenure.Statement) bool {
-		return st.Owner.LNN == p.lnn && !st.To.IsZero() && st.To.LNN != p.lnn && p.s.node(st.To.LNN).right()
+		ready := p.s.broken == BreakTarget || !st.To.IsZero() && p.s.node(st.To.LNN).right()
+		return st.Owner.LNN == p.lnn && !st.To.IsZero() && st.To.LNN != p.lnn && ready
 	}
 	address := p.s.addresses[a]
 	for _, entry := range p.replica.pools {
@@ -195,52 +193,6 @@ func (s *simulation) changes(address string, a int, before, after tenure.Stateme
 	if owner.visible(a) && owner.right() && owner.named == before.Owner.Incarnation {
 		s.fail(GivenByForce, "%s is given to %s while %s holds it and has the right to", address, after.Owner, before.Owner)
 	}
-}
-
-// namesEvery is how often somebody asks each node for the names.
-const namesEvery = 400 * time.Millisecond
-
-// ask looks at what a node would answer: never an address whose owner it knows down, but for the moment in which it has just learned it.
-func (n *node) ask() {
-	n.s.after(namesEvery, n.ask)
-	p := n.process
-	if p == nil || p.still() || p.view == nil || !n.answersNames() {
-		return
-	}
-	grace := 150*time.Millisecond + 8*time.Duration(n.slow)*time.Millisecond
-	w, now := p.view, n.time()
-	for _, m := range w.Config.Members(dynamicPool) {
-		over := p.peer.Over(m.LNN)
-		if over == 0 || n.s.now-max(p.knownDown[m.LNN], n.wentOn) < grace {
-			continue
-		}
-		held, down := givable(w, m, over)
-		if down && steering.NotGiven(w, dynamicPool, m, held, now) == "" {
-			n.s.fail(NameOfTheDead, "%s answers with addresses of node%d, of which it knows that incarnations up to %d are over", n, m.LNN, over)
-		}
-	}
-}
-
-// answersNames reports whether the node has a service address, on which it is asked.
-func (n *node) answersNames() bool {
-	for key, e := range n.process.replica.services {
-		if e.statement.Owner.LNN == n.lnn && n.visible(n.s.number[key.Address]) {
-			return true
-		}
-	}
-	return false
-}
-
-// givable is how many addresses a member would be given out with, and whether one of them belongs to an incarnation that is over
-// (internal/agent/answers.go).
-func givable(w *steering.World, m cluster.Member, over tenure.Incarnation) (held int, down bool) {
-	for _, st := range w.Pools[dynamicPool] {
-		if st.Owner.Member() == m && st.State() == tenure.Held && !w.Over(st.Owner) {
-			held++
-			down = down || st.Owner.Incarnation <= over
-		}
-	}
-	return held, down
 }
 
 // missing are the addresses that nobody holds with the right to, although they are configured.

@@ -31,6 +31,7 @@ type node struct {
 	since     time.Duration      // when it was suspended
 	packets   []tenure.Received  // that wait in the machine while it stands still
 	slow      int                // milliseconds that the agent may be late by
+	latest    int                // the most that was
 	sluggish  int                // milliseconds that its kernel may be late by
 	noCarrier int                // faults of its interface
 	failing   int                // faults of its check
@@ -128,6 +129,9 @@ func (n *node) kill() {
 // powerOff ends everything on the machine.
 func (n *node) powerOff() {
 	n.s.say("%s loses its power", n)
+	if n.s.broken == BreakStill {
+		n.suspended, n.kernel.filtered = 0, false
+	}
 	for a := range n.kernel.until {
 		n.off(a) // before anything else: a machine that stands still or filters has not answered until now
 	}

@@ -134,6 +134,49 @@ func TestWhatSeedsReach(t *testing.T) {
 	}
 }
 
+// TestHolderBound: it is shorter where less was disturbed, and longer with longer spans, up to what it is at most.
+func TestHolderBound(t *testing.T) {
+	for _, c := range []struct {
+		disturbed  disturbance
+		span, want time.Duration
+	}{
+		{ofHeartbeats, 30 * time.Millisecond, 6150 * time.Millisecond}, {ofHeartbeats, 300 * time.Millisecond, 7500 * time.Millisecond},
+		{ofHeartbeats, 800 * time.Millisecond, 15 * time.Second}, {ofHeartbeats, 10 * time.Second, 30 * time.Second},
+		{ofLinks, 300 * time.Millisecond, 12500 * time.Millisecond}, {ofLinks, 10 * time.Second, 30 * time.Second},
+		{ofAll, 30 * time.Millisecond, 30 * time.Second},
+	} {
+		if got := holderBound(c.disturbed, c.span); got != c.want {
+			t.Errorf("%s, %s: %s, want %s", c.disturbed, c.span, got, c.want)
+		}
+	}
+	disturbed := map[disturbance][]FaultKind{}
+	for _, kind := range Kinds() {
+		disturbed[kind.disturbs()] = append(disturbed[kind.disturbs()], kind)
+	}
+	if len(disturbed) != 3 || !slices.Equal(disturbed[ofLinks], []FaultKind{Deaf, Mute, Cut, Partition, Switch}) || !slices.Contains(disturbed[ofHeartbeats], Loss) || !slices.Contains(disturbed[ofAll], Freeze) {
+		t.Errorf("%v", disturbed)
+	}
+}
+
+// TestHolderBoundCanBreak: a cluster in which heartbeats at most were disturbed, and a node does not come back, fails by the shorter bound.
+func TestHolderBoundCanBreak(t *testing.T) {
+	s := held(t)
+	s.begin(Fault{Kind: Loss, Node: 1, Amount: 500, Lasts: time.Second})
+	s.play(s.now + 2*time.Second)
+	s.settle()
+	s.node(1).stopped++ // behind the back of what counts faults
+	s.node(1).kill()
+	began := s.now
+	what := broken(func() { s.awaitHolders() })
+	if want := holderBound(ofHeartbeats, 300*time.Millisecond) + restFor; !strings.Contains(what, "7.5s is the most where heartbeats at most were disturbed") || s.now-began > want {
+		t.Errorf("after %s: %q", s.now-began, what)
+	}
+	s.disturb(ofAll)
+	if bound, _ := s.bound(); bound != recoveryMost {
+		t.Errorf("with more disturbed it is %s", bound)
+	}
+}
+
 // broken is what a function ends a history with.
 func broken(do func()) (what string) {
 	defer func() {
@@ -222,6 +265,28 @@ func TestNamesCanBreak(t *testing.T) {
 		n.process.peer.Step(&tenure.Told{LNN: other.lnn, Over: other.named}, n.time(), &n.process.box)
 		n.process.view, s.now = &view, s.now+time.Second
 		if what := broken(n.ask); !strings.Contains(what, "of which it knows") {
+			t.Errorf("got %q", what)
+		}
+		return
+	}
+	t.Error("nobody answers names")
+}
+
+// TestNamesAtOnce: a node that has just learned that another is down, and whose loop does not look, is found within milliseconds.
+func TestNamesAtOnce(t *testing.T) {
+	s := held(t)
+	for _, n := range s.nodes {
+		if !n.answersNames() {
+			continue
+		}
+		other := s.nodes[n.lnn%3]
+		n.process.noted = true // the loop is said to be on its way already, and never comes
+		what := broken(func() {
+			other.powerOff()
+			n.process.inform(&tenure.Told{LNN: other.lnn, Over: other.named})
+			s.play(s.now + 10*time.Millisecond)
+		})
+		if !strings.Contains(what, "of which it knows") {
 			t.Errorf("got %q", what)
 		}
 		return

@@ -81,8 +81,8 @@ func (s *simulation) awaitHolders() time.Duration {
 		case s.now-rest >= restFor:
 			return rest - began
 		}
-		if s.now-began >= HolderBound+restFor {
-			s.fail(NoHolder, "%s after the last fault nobody holds %s", s.now-began, cmp.Or(strings.Join(without, ", "), "something every now and then, or a node does not work"))
+		if bound, why := s.bound(); s.now-began >= bound+restFor {
+			s.fail(NoHolder, "%s after the last fault nobody holds %s; %s", s.now-began, cmp.Or(strings.Join(without, ", "), "something every now and then, or a node does not work"), why)
 		}
 		s.play(s.now + lookForHolders)
 	}
@@ -113,6 +113,7 @@ func (s *simulation) planned() {
 	if s.Nodes == 1 {
 		return // there is nobody to move to
 	}
+	s.worst = ofHeartbeats // nothing of before is left to be made good
 	s.begin(act)
 	s.play(s.now + calmMove)
 	if s.awaitHolders(); s.trace != nil {

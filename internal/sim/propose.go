@@ -196,6 +196,9 @@ func (p *process) writeRecord(id cluster.PoolID, record tenure.Record, more []op
 			record[a] = st
 		}
 	}
+	if p.s.broken == BreakRetired {
+		record = forgetRetired(p.replica.config, id, record)
+	}
 	operations := slices.Clone(more)
 	if len(record) == 0 {
 		operations = append(operations, operation{key: key})

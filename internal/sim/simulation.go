@@ -38,28 +38,10 @@ type simulation struct {
 	lasting   []*lasting
 	faults    int             // that last at the moment
 	disturbed time.Duration   // when a fault began or ended last
+	worst     disturbance     // what was disturbed so far
+	longest   time.Duration   // the longest interval that heartbeats had so far
 	calm      bool            // no fault comes any more
 	gaps      []time.Duration // by address: since when a planned move leaves it with nobody; -1: it does not
-}
-
-// Break is a rule that is broken on purpose, to see that it is found.
-type Break string
-
-// The breaks. The first is one of the protocol between nodes, the others are of what an agent has around it.
-const (
-	Unbroken     Break = ""
-	BreakLease   Break = "lease"   // heartbeats name a span that is one interval shorter than what their sender counts
-	BreakWish    Break = "wish"    // a lapse that ends before the loop comes round leaves the wish as it was
-	BreakFormer  Break = "former"  // a next that is replaced is forgotten before it has acknowledged
-	BreakGiven   Break = "given"   // a look that tells another that it has let go takes the move back at the same time
-	BreakRelease Break = "release" // an address is given away while it is still on the interface
-	BreakRenewal Break = "renewal" // a process that goes on after a stall renews before it looks at its right
-	BreakGuard   Break = "guard"   // the guard does not silence
-)
-
-// Breaks are the breaks that there are.
-func Breaks() []Break {
-	return []Break{BreakLease, BreakWish, BreakFormer, BreakGiven, BreakRelease, BreakRenewal, BreakGuard}
 }
 
 // breach is what ends a history.
@@ -112,6 +94,7 @@ func setUp(scenario Scenario, broken Break, trace func(string)) *simulation {
 		s.number[a] = i
 		s.gaps = append(s.gaps, -1)
 	}
+	s.longest = scenario.Interval
 	s.over = make([]tenure.Incarnation, scenario.Nodes+1)
 	s.store = newStore(s)
 	for lnn := 1; lnn <= scenario.Nodes; lnn++ {

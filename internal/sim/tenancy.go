@@ -104,7 +104,7 @@ func (p *process) step(event tenure.Event) {
 	news := len(p.box.Findings) > 0
 	for _, f := range p.box.Findings {
 		p.s.say("%s finds node%d over up to incarnation %d: %s", p, f.LNN, f.Over, f.How)
-		p.knownDown[f.LNN] = p.s.now
+		p.learnedDown(f.LNN)
 		p.s.found(f)
 	}
 	p.box.Findings = p.box.Findings[:0]
