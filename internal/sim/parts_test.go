@@ -282,8 +282,9 @@ func TestNamesAtOnce(t *testing.T) {
 		other := s.nodes[n.lnn%3]
 		n.process.noted = true // the loop is said to be on its way already, and never comes
 		what := broken(func() {
+			over := other.named
 			other.powerOff()
-			n.process.inform(&tenure.Told{LNN: other.lnn, Over: other.named})
+			n.process.inform(&tenure.Told{LNN: other.lnn, Over: over})
 			s.play(s.now + 10*time.Millisecond)
 		})
 		if !strings.Contains(what, "of which it knows") {
