@@ -23,6 +23,7 @@ var directed = []story{
 	{"the owner dies while its successor is replaced", successorReplaced},
 	{"a move that is called off", calledOff},
 	{"heartbeats that are lost on some ways", lostHeartbeats},
+	{"a majority that is declared dead", declaredDead},
 }
 
 // Stories are the names of the directed scenarios.
@@ -219,4 +220,26 @@ func lostHeartbeats(s Scenario, r *random) Scenario {
 		}
 	}
 	return s.told("heartbeats that are lost on some ways", 3, time.Second, faults...)
+}
+
+// declaredDead: a majority loses its power for good, or so an operator thinks, who says so; then some of it comes back.
+func declaredDead(s Scenario, r *random) Scenario {
+	s.Nodes = max(s.Nodes, 3)
+	s.External = r.chance(700) // otherwise the store is gone with the majority, and the word is on record only later
+	span := s.Interval * time.Duration(s.Multiplier)
+	at := calmBefore + r.between(0, time.Second)
+	first, dead := r.below(s.Nodes), s.Nodes/2+1
+	if r.chance(300) {
+		dead = s.Nodes - 1
+	}
+	var faults []Fault
+	for i := range dead {
+		faults = append(faults, Fault{At: at + r.between(0, span), Kind: Power, Node: 1 + (first+i)%s.Nodes, Lasts: r.between(span, 6*time.Second)})
+	}
+	said := at + r.between(span, 3*span)
+	faults = append(faults, Fault{At: said, Kind: DeclareDead, Node: pick(r, 0, 0, 1+first), Lasts: 3 * time.Second})
+	if r.chance(500) {
+		faults = append(faults, Fault{At: said + r.between(0, time.Second), Kind: pick(r, Kill, Freeze, Stale, Unanswered, Cut), Node: 1 + r.below(s.Nodes), Lasts: r.between(50*time.Millisecond, 2*time.Second)})
+	}
+	return s.told("a majority that is declared dead", 3, 3*time.Second, faults...)
 }

@@ -12,7 +12,7 @@ type lasting struct {
 }
 
 // operated are the kinds that are no faults: an operator does something to a cluster that must go on working.
-var operated = map[FaultKind]bool{Drain: true, Rebalance: true, SpreadServices: true, LeavePool: true, ShrinkPool: true, Stop: true}
+var operated = map[FaultKind]bool{Drain: true, Rebalance: true, SpreadServices: true, LeavePool: true, ShrinkPool: true, Stop: true, DeclareDead: true}
 
 // begin has a fault begin, and end if it ends by itself.
 func (s *simulation) begin(f Fault) {
@@ -299,6 +299,8 @@ func (s *simulation) operatorAct(f Fault) (end func(), is bool) {
 		s.edits.left[f.Node]++
 		s.reconfigure()
 		return func() { s.edits.left[f.Node]--; s.reconfigure() }, true
+	case DeclareDead:
+		return s.declareDead(f), true
 	case Rebalance, SpreadServices:
 		for _, n := range s.on(f) {
 			if p := n.process; p != nil && f.Kind == Rebalance {

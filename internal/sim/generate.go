@@ -41,7 +41,7 @@ func Generate(seed uint64) Scenario {
 var kinds = []FaultKind{
 	Kill, Kill, Kill, Power, Power, PowerLeader, Stop, Freeze, Freeze, Freeze, Suspend, Slow, GuardKill, GuardFreeze, Deaf, Mute, Cut, Cut, Partition, Partition,
 	Switch, Switch, Loss, Late, StoreAway, StoreLeader, StoreLeader, SlowDisk, Stale, Unanswered, ClockStep, Span, Carrier, Check, Drain, Rebalance,
-	ShrinkPool, LeavePool, SlowKernel, SpreadServices,
+	ShrinkPool, LeavePool, SlowKernel, SpreadServices, DeclareDead,
 }
 
 // anyFault is some fault that begins at a time.
@@ -62,6 +62,8 @@ func anyFault(s Scenario, r *random, at time.Duration) Fault {
 		f.Node, f.Other, f.Amount = pick(r, 0, f.Node, f.Node), pick(r, 0, 0, 1+r.below(s.Nodes)), pick(r, 5, 30, 200)
 	case Slow, SlowKernel:
 		f.Amount = pick(r, 5, 30, 200)
+	case DeclareDead:
+		f.Node = pick(r, 0, f.Node)
 	case StoreAway, StoreLeader:
 		f.Node = 0
 	case PowerLeader:

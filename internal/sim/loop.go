@@ -126,8 +126,10 @@ func (p *process) take(changes []change) {
 		if entry, present := p.replica.members[lnn]; present && lnn != p.lnn && entry.revision != members[lnn] {
 			p.recorded(lnn, entry.record)
 		}
-		if gone, is := p.replica.gone[lnn]; is && gone.record.Over && lnn != p.lnn && gone.incarnation > p.peer.Over(lnn) {
-			p.recorded(lnn, gone.record)
+		if gone, is := p.replica.gone[lnn]; is && gone.record.Over && lnn != p.lnn {
+			if gone.incarnation > p.peer.Over(lnn) || gone.record.Declared && !p.peer.Declared(lnn) {
+				p.recorded(lnn, gone.record)
+			}
 		}
 	}
 	if _, present := p.replica.members[p.lnn]; !present && members[p.lnn] > 0 {
@@ -206,6 +208,7 @@ func (p *process) addNodes(w *steering.World, now time.Time) {
 	for lnn, gone := range p.replica.gone {
 		node := w.Nodes[lnn]
 		node.LNN, node.Name, node.Incarnation, node.AbsentSince, node.Over, node.Left = lnn, gone.name, gone.incarnation, gone.since, p.peer.Over(lnn), gone.left
+		node.Declared = p.peer.Declared(lnn)
 		w.Nodes[lnn] = node
 	}
 	if standing := p.peer.Standing(now); !standing.MayHold && p.incarnation() > 0 {

@@ -48,6 +48,7 @@ type memberRecord struct {
 	Observers      tenure.Observers
 	Span           time.Duration
 	Over           bool
+	Declared       bool // an operator said that this incarnation is dead
 }
 
 func (m memberRecord) equal(o memberRecord) bool {
@@ -57,7 +58,7 @@ func (m memberRecord) equal(o memberRecord) bool {
 // alike reports whether two reports are the same in what others decide by, but for what only the peer looks at.
 func (m memberRecord) alike(o memberRecord) bool {
 	return m.Name == o.Name && m.Incarnation == o.Incarnation && m.Ready == o.Ready && m.Leaving == o.Leaving &&
-		m.Outage == o.Outage && m.HoldDown == o.HoldDown && m.Over == o.Over &&
+		m.Outage == o.Outage && m.HoldDown == o.HoldDown && m.Over == o.Over && m.Declared == o.Declared &&
 		maps.Equal(m.Faults, o.Faults) && maps.Equal(m.PoolFaults, o.PoolFaults)
 }
 

@@ -90,9 +90,12 @@ func (p *process) needsIncarnation(now time.Time) (bool, time.Duration) {
 	if p.lapsedAt.IsZero() {
 		return false, storeIdle
 	}
-	left := p.lapsedAt.Add(max(resumeLimit, 10*p.timing.Span())).Sub(now)
+	left := p.lapsedAt.Add(p.resumeWithin()).Sub(now)
 	return left <= 0, max(left, reportAgain)
 }
+
+// resumeWithin is for how long a node that has lapsed waits for an acknowledgement before it draws another number.
+func (p *process) resumeWithin() time.Duration { return max(resumeLimit, 10*p.timing.Span()) }
 
 // due is the report that is to be written, if it differs from what is there.
 func (p *process) due() (memberRecord, bool) {

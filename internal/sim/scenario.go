@@ -74,6 +74,7 @@ const (
 	LeavePool      FaultKind = "leave-pool"      // the node is no member of the dynamic pool
 	SlowKernel     FaultKind = "slow-kernel"     // the node's kernel takes up to Amount milliseconds longer to change an address
 	SpreadServices FaultKind = "spread-services" // an operator evens out the service addresses
+	DeclareDead    FaultKind = "declare-dead"    // an operator declares the node dead, or all, if it has no power then; while it lasts he tries again
 )
 
 // Kinds are the kinds of faults that there are.
@@ -81,6 +82,7 @@ func Kinds() []FaultKind {
 	return []FaultKind{
 		Kill, Power, PowerLeader, Stop, Freeze, Suspend, Slow, GuardKill, GuardFreeze, Deaf, Mute, Cut, Partition, Switch, Loss, Late, StoreAway, StoreLeader,
 		SlowDisk, Stale, Unanswered, ClockStep, Span, Carrier, Check, Drain, Rebalance, ShrinkPool, LeavePool, SlowKernel, SpreadServices,
+		DeclareDead,
 	}
 }
 

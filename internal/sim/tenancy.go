@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
@@ -15,7 +16,8 @@ var dueNow = &tenure.Due{}
 func (p *process) configure(config *cluster.Config) {
 	voices := make([]tenure.Voice, 0, len(config.Nodes))
 	for _, node := range config.Nodes {
-		voices = append(voices, tenure.Voice{LNN: node.LNN, Rack: node.Rack})
+		voter := !p.s.External && slices.ContainsFunc(config.Voters(), func(n cluster.Node) bool { return n.LNN == node.LNN })
+		voices = append(voices, tenure.Voice{LNN: node.LNN, Rack: node.Rack, Voter: voter})
 	}
 	p.timing = tenure.Timing{Interval: config.Settings.HeartbeatInterval, Multiplier: config.Settings.HeartbeatMultiplier}
 	p.inform(&tenure.Configured{Timing: p.timing, Voices: voices})
@@ -24,7 +26,7 @@ func (p *process) configure(config *cluster.Config) {
 // recorded takes in another node's report from the store.
 func (p *process) recorded(lnn int, m memberRecord) {
 	if m.Over {
-		p.inform(&tenure.Told{LNN: lnn, Over: m.Incarnation, By: "its report says so"})
+		p.inform(&tenure.Told{LNN: lnn, Over: m.Incarnation, By: "its report says so", Declared: m.Declared})
 		return
 	}
 	p.inform(&tenure.Recorded{LNN: lnn, Incarnation: m.Incarnation, Observers: m.Observers, Span: m.Span})

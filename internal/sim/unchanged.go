@@ -34,6 +34,7 @@ type sights struct {
 	reason      string
 	settling    bool
 	over        [MaxNodes + 1]tenure.Incarnation
+	declared    uint64 // by bit: whom an operator declared dead
 
 	faultless, passing, ready bool // of this node, on its way to its report
 	applied                   uint64
@@ -87,6 +88,9 @@ func (p *process) see(now time.Time) sights {
 	}
 	for lnn := 1; lnn <= p.s.Nodes; lnn++ {
 		saw.over[lnn] = p.peer.Over(lnn)
+		if p.peer.Declared(lnn) {
+			saw.declared |= 1 << lnn
+		}
 	}
 	return saw
 }
