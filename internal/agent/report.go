@@ -116,8 +116,13 @@ func (t *tenancy) round(ctx context.Context) (again time.Duration) {
 	return 0
 }
 
-// needsIncarnation reports whether another number is to be drawn now, or else in what time that may be. The caller has the lock.
+// needsIncarnation reports whether another number is to be drawn now, or else in what time that may be. What the last one held must be off the
+// interfaces before: under the right of another it would be kept and renewed, although the record gives it to another node by then. The caller
+// has the lock.
 func (t *tenancy) needsIncarnation() (bool, time.Duration) {
+	if t.silencing > 0 {
+		return false, storeLook
+	}
 	if t.peer.Ended() {
 		return true, 0
 	}

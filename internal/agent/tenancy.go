@@ -53,26 +53,27 @@ type tenancy struct {
 	draw     func(ctx context.Context) (tenure.Incarnation, error)
 	handOver func(deadline int64) // tells the guard, without blocking; nil: there is none
 
-	reports  sync.Mutex // held while something is asked of the store, and while another agent is about to take over
-	mu       sync.Mutex
-	idle     bool // the right is another agent's: this one is about to take over, or was replaced; it learns and does nothing
-	retired  bool // it was replaced
-	peer     *tenure.Peer
-	box      tenure.Outbox
-	received tenure.Received // used again, so that a datagram costs no allocation
-	standing tenure.Standing
-	lapsedAt time.Time
-	timing   tenure.Timing
-	member   memberRecord // what is to be published
-	written  memberRecord // what is known to be in the store
-	answered time.Time    // when the store last answered
-	asked    time.Time    // when it was last asked
-	began    time.Time    // when it was first asked
-	resigned chan struct{}
-	wake     chan struct{}
-	silences chan string
-	findings chan tenure.Finding
-	deadline atomic.Int64 // when the right runs out, in nanoseconds of the clock; 0: there is none
+	reports   sync.Mutex // held while something is asked of the store, and while another agent is about to take over
+	mu        sync.Mutex
+	idle      bool // the right is another agent's: this one is about to take over, or was replaced; it learns and does nothing
+	retired   bool // it was replaced
+	peer      *tenure.Peer
+	box       tenure.Outbox
+	received  tenure.Received // used again, so that a datagram costs no allocation
+	standing  tenure.Standing
+	lapsedAt  time.Time
+	timing    tenure.Timing
+	member    memberRecord // what is to be published
+	written   memberRecord // what is known to be in the store
+	answered  time.Time    // when the store last answered
+	asked     time.Time    // when it was last asked
+	began     time.Time    // when it was first asked
+	resigned  chan struct{}
+	wake      chan struct{}
+	silences  chan string
+	silencing int // ends of the right that keepSilent has not seen to yet
+	findings  chan tenure.Finding
+	deadline  atomic.Int64 // when the right runs out, in nanoseconds of the clock; 0: there is none
 }
 
 // dueNow is the event that nothing else happened; one value for all.
@@ -257,14 +258,20 @@ func (t *tenancy) step(event tenure.Event, now time.Time) {
 		t.lapsedAt = now
 	}
 	if before.MayHold && !t.standing.MayHold {
-		select {
-		case t.silences <- t.standing.Reason:
-		default: // one is under way, or about to be
-		}
+		t.endRight(t.standing.Reason)
 	}
 	if news || before.MayHold != t.standing.MayHold || before.Lapsed != t.standing.Lapsed {
 		t.changed()
 		t.stir()
+	}
+}
+
+// endRight has everything taken off, since the right is gone. The caller has the lock.
+func (t *tenancy) endRight(reason string) {
+	select {
+	case t.silences <- reason:
+		t.silencing++
+	default: // one is about to be
 	}
 }
 
@@ -293,6 +300,10 @@ func (t *tenancy) keepSilent(ctx context.Context) {
 			return
 		case reason := <-t.silences:
 			t.silence(reason)
+			t.mu.Lock()
+			t.silencing--
+			t.mu.Unlock()
+			t.stir() // another incarnation may have waited for it
 		}
 	}
 }
@@ -377,7 +388,7 @@ func (t *tenancy) takeOver(right handoverRight, member memberRecord, accept func
 	t.member, t.written, t.began, t.answered = member, member, now, now
 	t.setDeadline(deadlineOf(t.standing))
 	if !t.standing.MayHold { // it ran out on the way
-		t.silences <- t.standing.Reason
+		t.endRight(t.standing.Reason)
 	}
 	return nil
 }

@@ -16,14 +16,15 @@ type process struct {
 	*node
 
 	// The wire and the right (internal/agent/tenancy.go).
-	peer     *tenure.Peer
-	box      tenure.Outbox
-	inbox    []tenure.Received // what came while it stood still, in the socket
-	wake     time.Time
-	standing tenure.Standing
-	lapsedAt time.Time
-	deadline int64
-	timing   tenure.Timing
+	peer      *tenure.Peer
+	box       tenure.Outbox
+	inbox     []tenure.Received // what came while it stood still, in the socket
+	wake      time.Time
+	standing  tenure.Standing
+	lapsedAt  time.Time
+	silencing int // ends of the right whose silence has not come yet
+	deadline  int64
+	timing    tenure.Timing
 
 	reporting
 	looking

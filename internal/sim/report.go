@@ -84,6 +84,9 @@ func (p *process) round() {
 
 // needsIncarnation reports whether another number is to be drawn now, or else in what time that may be.
 func (p *process) needsIncarnation(now time.Time) (bool, time.Duration) {
+	if p.silencing > 0 && p.s.broken != BreakSilent {
+		return false, storeIdle // what the last one held must be off before
+	}
 	if p.peer.Ended() {
 		return true, 0
 	}

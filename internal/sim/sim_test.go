@@ -176,6 +176,9 @@ var keptFor = map[string]struct {
 	"silenced-by-the-guard-and-not-lapsed": {BreakRefused, "nobody holds"},
 	// An address that the configuration lacks for a moment must not forget who may still act as its next.
 	"a-retired-address-forgets-its-former-next": {BreakRetired, "both hold"},
+	// The thread that takes everything off when the right ends may be late: another right must not begin before.
+	"another-right-begins-before-the-silence":                 {BreakSilent, "both hold"},
+	"another-right-begins-before-the-silence-without-a-guard": {BreakSilent, "both hold"},
 	// What stands still answers for nothing, and so it does not end with the power.
 	"a-machine-that-stands-still-loses-its-power": {BreakStill, "after its right to hold had ended"},
 	// One that has lapsed takes an address when the right is back, which may be later than a planned move takes.

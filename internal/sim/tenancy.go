@@ -121,7 +121,14 @@ func (p *process) step(event tenure.Event) {
 	}
 	if before.MayHold && !p.standing.MayHold {
 		reason := p.standing.Reason
-		p.later(p.chance.between(50*time.Microsecond, 500*time.Microsecond), func() { p.silence(reason) })
+		p.silencing++
+		p.later(p.chance.between(50*time.Microsecond, 500*time.Microsecond), func() {
+			p.silencing--
+			p.silence(reason)
+			if needs, _ := p.needsIncarnation(p.time()); needs {
+				p.stir() // it may have waited for this
+			}
+		})
 	}
 	if news || before.MayHold != p.standing.MayHold || before.Lapsed != p.standing.Lapsed {
 		p.note()
