@@ -206,18 +206,19 @@ func (p *process) reread() {
 	p.note()
 }
 
-// silence drops what moves, and the wish for it.
+// silence drops what moves, and the wish for it; also what a wish that is being carried out is about to take off, for which a silence of the
+// agent waits.
 func (p *process) silence(reason string) {
 	p.silences++
 	p.changed(ofWish)
 	off := 0
-	for a := range p.s.addresses {
-		if h, wanted := p.desired[a]; wanted && h.Kind != steering.Static {
-			delete(p.desired, a)
-			if p.kernel.has(a) {
-				p.off(a)
-				off++
-			}
+	for a, address := range p.s.addresses {
+		if isStatic(address) {
+			continue
+		}
+		if delete(p.desired, a); p.kernel.has(a) {
+			p.off(a)
+			off++
 		}
 	}
 	p.note() // the right may be back already
