@@ -156,13 +156,15 @@ func (l *loop) proposeServices(ctx context.Context, w *steering.World, incarnati
 	}
 }
 
+// assumeHeld adds what may be on the interfaces while a wish is under way: what this node owns, and what it may have taken as the next of
+// before, which it must not acknowledge until the wish that has it is over.
 func (l *loop) assumeHeld(held map[netip.Addr]bool) map[netip.Addr]bool {
 	all := maps.Clone(held)
 	if all == nil {
 		all = map[netip.Addr]bool{}
 	}
 	for key, entry := range l.replica.services {
-		if entry.statement.Owner.LNN == l.self.LNN {
+		if entry.statement.Owner.LNN == l.self.LNN || entry.statement.Former.LNN == l.self.LNN {
 			all[key.Address] = true
 		}
 	}

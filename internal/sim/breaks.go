@@ -26,6 +26,7 @@ const (
 	BreakWithheld Break = "withheld" // a wish that was begun without the right is not carried out again when the right is back
 	BreakRefused  Break = "refused"  // what was refused for want of the right is tried again after a second, and what somebody else took off meanwhile not at all
 	BreakSilent   Break = "silent"   // another incarnation begins before what the last one held has been taken off
+	BreakUnderWay Break = "underway" // a former next acknowledges while it may be putting the service address on
 	BreakRetired  Break = "retired"  // a retired address that nobody owns leaves the record before its former next has acknowledged
 )
 
@@ -39,7 +40,7 @@ const (
 func Breaks() []Break {
 	return []Break{
 		BreakLease, BreakWish, BreakFormer, BreakGiven, BreakRelease, BreakRenewal, BreakGuard, BreakWithheld, BreakRefused, BreakRetired,
-		BreakSilent,
+		BreakSilent, BreakUnderWay,
 		BreakStill, BreakTarget,
 	}
 }

@@ -179,10 +179,24 @@ var keptFor = map[string]struct {
 	// The thread that takes everything off when the right ends may be late: another right must not begin before.
 	"another-right-begins-before-the-silence":                 {BreakSilent, "both hold"},
 	"another-right-begins-before-the-silence-without-a-guard": {BreakSilent, "both hold"},
+	// A next that is putting an address on when it reads that it is next no more must not acknowledge yet.
+	"a-former-next-acknowledges-what-it-is-taking": {BreakUnderWay, "both hold"},
 	// What stands still answers for nothing, and so it does not end with the power.
 	"a-machine-that-stands-still-loses-its-power": {BreakStill, "after its right to hold had ended"},
 	// One that has lapsed takes an address when the right is back, which may be later than a planned move takes.
 	"a-move-to-a-node-that-has-lapsed": {BreakTarget, "has had no holder"},
+}
+
+// shown reports whether a scenario fails as it once did when its rule is broken again. Whatever changes what an agent does when, changes how
+// chance falls out: the seeds that follow are tried, too.
+func shown(scenario Scenario, broken Break, shows string) bool {
+	for range 400 {
+		if strings.Contains(Play(scenario, Options{Break: broken}).Failure, shows) {
+			return true
+		}
+		scenario.Seed++
+	}
+	return false
 }
 
 // TestKept: scenarios in which something was wrong once. Each file is named after it.
@@ -207,10 +221,8 @@ func TestKept(t *testing.T) {
 			}
 			if of, is := keptFor[name]; !is {
 				t.Error("nothing shows what it is kept for: add a Break that puts it back, and say so in keptFor")
-			} else {
-				if result := Play(scenario, Options{Break: of.broken}); !strings.Contains(result.Failure, of.shows) {
-					t.Errorf("it does not show any more what it is kept for: %q", result.Failure)
-				}
+			} else if !shown(scenario, of.broken, of.shows) {
+				t.Error("it does not show any more what it is kept for")
 			}
 		})
 	}
