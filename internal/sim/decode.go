@@ -62,7 +62,7 @@ func unreadable(data []byte, offset int64, err error) error {
 		return fmt.Errorf("there is no field %s in a scenario or a fault; a scenario has %s, and a fault %s",
 			unknown, fieldsOf(reflect.TypeFor[Scenario]()), fieldsOf(reflect.TypeFor[Fault]()))
 	case errors.As(err, &syntax):
-		return fmt.Errorf("line %d: it is not JSON: %s", lineOf(data, syntax.Offset), err)
+		return fmt.Errorf("line %d: it is not JSON: %w", lineOf(data, syntax.Offset), err)
 	case errors.As(err, &kind):
 		return fmt.Errorf("line %d: %s is %s where %s belongs", lineOf(data, kind.Offset), field(kind.Field), valueRead(kind.Value), valueWanted(kind.Type.Kind()))
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
