@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/guard"
 	"github.com/holdfast/holdfast/internal/identity"
+	"github.com/holdfast/holdfast/internal/linux/arrival"
 	"github.com/holdfast/holdfast/internal/linux/boottime"
 	"github.com/holdfast/holdfast/internal/linux/link"
 	"github.com/holdfast/holdfast/internal/linux/neigh"
@@ -149,10 +150,16 @@ type edges struct {
 	connections func(visit func(address.Connection)) error                   // the established ones
 	destroy     func(on func(netip.Addr) bool) ([]address.Connection, error) // ends connections
 	tickles     address.TickleSender                                         // wakes far ends
+	arrivals    arrivalListener                                              // hears the first packets of clients
 	pushes      connectionPusher                                             // the other nodes, told of connections
 	releases    releaser                                                     // and of addresses that they may take
 	declared    declaredAsker                                                // and of what an operator declared
 	site        siteAsker                                                    // the site's DNS servers
+}
+
+// arrivalListener is arrival.Listener.
+type arrivalListener interface {
+	FirstPackets(ctx context.Context, iface string, addresses []netip.Addr, heard func(arrival.First)) error
 }
 
 // kernel is what the agent itself needs of link.Kernel; the rest is the address room's.
@@ -305,7 +312,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, inside: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
-		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite,
+		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, arrivals: &arrival.Listener{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),
