@@ -224,7 +224,7 @@ type asker struct {
 	from int
 }
 
-var errCut = errors.New("no route to that node")
+var errCut = api.Unavailable("no route to that node")
 
 func (a asker) reach(to int) (*Agent, error) {
 	a.c.net.Lock()

@@ -212,7 +212,7 @@ func failoverText(f *holdfastv1.Failover) string {
 		writeSteps(&b, steps)
 	}
 	for _, u := range f.Unanswered {
-		fmt.Fprintf(&b, "\n%s does not tell what it knows: %s\n", u.Node, u.Why)
+		fmt.Fprintf(&b, "\n%s %s\n", u.Node, u.Why)
 	}
 	fmt.Fprintf(&b, "\nTimes count on each node from the first line of its block, by its own clock. The first packet of a client is listened for\n"+
 		"for %.0f s, for %d addresses at a time; where it is missing, none came, or more addresses came at once.\n", arrivalLimit.Seconds(), maxArrivals)

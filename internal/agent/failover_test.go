@@ -90,7 +90,7 @@ func TestFailoverIsPutTogether(t *testing.T) {
 
 func TestFailoverForPeople(t *testing.T) {
 	f := exampleFailover(t)
-	f.Unanswered = []*holdfastv1.Unanswered{{Node: "node4", Why: "no answer within 1s"}}
+	f.Unanswered = []*holdfastv1.Unanswered{{Node: "node4", Why: "does not answer within 1s"}}
 	want := `failover 2.17: incarnation 17 of node2 is over, 2 addresses went to others
 
 node1: a majority of its observers confirmed it
@@ -114,7 +114,7 @@ node3: other nodes have found it down, says node1
        +4.5 ms  record seen (3.0 ms)
        +9.5 ms  first packet of a client, 10.0.0.50 (5.0 ms)
 
-node4 does not tell what it knows: no answer within 1s
+node4 does not answer within 1s
 
 `
 	if got, _, _ := strings.Cut(failoverText(f), "Times count"); got != want {

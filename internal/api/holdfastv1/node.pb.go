@@ -771,10 +771,11 @@ func (x *LeasesResponse) GetSights() []*Sight {
 }
 
 type Unanswered struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Lnn           int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
-	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn   int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// To be read behind its name: "is down", "refuses connections: its agent does not run", "does not answer within 1s".
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
