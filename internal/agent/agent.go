@@ -88,6 +88,7 @@ type Agent struct {
 	self      cluster.Node
 	begun     *cluster.Config // the configuration in its directory at the start
 	clusterID store.ClusterID
+	lock      atomic.Pointer[os.File] // of its directory, held until the process ends; nil: it could not be locked, or a predecessor still has it
 
 	board    *problem.Board
 	registry *prometheus.Registry
@@ -174,8 +175,17 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	if err := a.enterDirectory(); err != nil {
+		return err
+	}
+	defer a.leaveDirectory()
 	if options.Replace {
 		if a.from, err = a.meetPredecessor(ctx); err != nil {
+			return err
+		}
+	}
+	if a.from == nil && a.lock.Load() == nil { // whoever had the directory has been drained
+		if err := a.claimDirectory(); err != nil {
 			return err
 		}
 	}

@@ -90,6 +90,11 @@ func (a *Agent) handOver(ctx context.Context, conn *net.UnixConn) (pid int, err 
 	if err := expect(conn, wordPrepared); err != nil {
 		return 0, err
 	}
+	if err := a.tenancy.settle(ctx, standLimit); err != nil {
+		err = fmt.Errorf("the right to hold: %w", err)
+		_ = sendHandover(conn, handoverRooms{Failed: err.Error()})
+		return 0, err
+	}
 	a.ending.Lock()
 	defer a.ending.Unlock()
 	if a.leaving.Load() || ctx.Err() != nil {
