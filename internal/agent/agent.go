@@ -269,7 +269,7 @@ func prepare(options Options) (*Agent, *cluster.Config, error) {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	id, err := identity.Load(filepath.Join(options.Dir, identityDir))
 	if err != nil {
-		return nil, nil, fmt.Errorf("loading this node's identity: %w; run `holdfast init` on the first node, and `holdfast identity issue` there for the others", err)
+		return nil, nil, fmt.Errorf("loading this node's identity: %w", err)
 	}
 	a.identity = id
 	config, err := readConfig(filepath.Join(options.Dir, configFile))

@@ -76,7 +76,7 @@ func (a *Agent) answerDeclared(r *holdfastv1.DeclaredRequest) (*holdfastv1.Decla
 // DeclareDead takes an operator's word that nodes are dead.
 func (s nodeService) DeclareDead(ctx context.Context, r *holdfastv1.DeclareDeadRequest) (*holdfastv1.ChangeResult, error) {
 	v := s.known()
-	dead, err := findNodes(v.world.Config, r.Nodes)
+	dead, err := findEveryNode(v.world.Config, r.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s nodeService) DeclareDead(ctx context.Context, r *holdfastv1.DeclareDeadR
 	}
 	result := &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Revision: v.configRevision, Note: d.follows(), Moves: s.movesIfDeclared(v, d)}
 	for _, lnn := range dead {
-		result.Changes = append(result.Changes, &holdfastv1.Change{Path: "node " + d.name(lnn), New: "declared dead"})
+		result.Changes = append(result.Changes, &holdfastv1.Change{Path: d.name(lnn), New: "declared dead"})
 	}
 	if r.ForceStore {
 		result.Changes = append(result.Changes, &holdfastv1.Change{Path: "store", New: "rebuilt from the member of " + s.self.Name})
