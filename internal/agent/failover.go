@@ -214,8 +214,8 @@ func failoverText(f *holdfastv1.Failover) string {
 	for _, u := range f.Unanswered {
 		fmt.Fprintf(&b, "\n%s %s\n", u.Node, u.Why)
 	}
-	fmt.Fprintf(&b, "\nTimes count on each node from the first line of its block, by its own clock. The first packet of a client is listened for\n"+
-		"for %.0f s, for %d addresses at a time; where it is missing, none came, or more addresses came at once.\n", arrivalLimit.Seconds(), maxArrivals)
+	fmt.Fprintf(&b, "\nTimes count on each node from the first line of its block, by its own clock. Whoever takes an address listens for the first\n"+
+		"packet of a client to it, for %.0f s and to %d addresses at a time; where it is missing, none came, or more addresses came at once.\n", arrivalLimit.Seconds(), maxArrivals)
 	return b.String()
 }
 

@@ -98,7 +98,7 @@ func (l *Listener) listen(ctx context.Context, f family, iface string, wanted []
 		first, ok, err := f.next(raw, packet, control)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was called off
+			return nil // it was called off
 		case errors.Is(err, unix.ENETDOWN):
 			continue // the socket goes on when the interface is up again; what it waits for is not there meanwhile
 		case err != nil:

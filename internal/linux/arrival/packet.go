@@ -35,7 +35,7 @@ const captureSize = 128
 func Counts(packet []byte) (from, to netip.Addr, ok bool) {
 	var protocol byte
 	var rest []byte // behind the IP header
-	length := 0     // of the rest, on the wire
+	var length int  // of the rest, on the wire
 	switch {
 	case len(packet) >= ipv4Size && packet[0]>>4 == 4:
 		header := int(packet[0]&0xf) * 4
