@@ -93,6 +93,11 @@ man: build
 	@bin/holdfast man build/man/man1
 	@echo "manual pages: man -M build/man holdfast-status"
 
+## deb: build, and make a Debian package of it in build; its upgrade replaces a running agent (docs/operating.md, Upgrades)
+.PHONY: deb
+deb: build
+	@scripts/deb bin/holdfast '$(VERSION)' build
+
 ## generate: write the generated code anew
 .PHONY: generate
 generate:

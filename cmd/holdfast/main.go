@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,18 +22,21 @@ var version, commit, date string
 
 func main() { os.Exit(run()) }
 
-func run() int {
+func run() int { return execute(os.Stdout, os.Stderr, os.Args[1:]) }
+
+// execute runs one command line and returns the exit code.
+func execute(out, errs io.Writer, args []string) int {
 	// The first signal asks for an orderly end; a second one ends at once, since stop restores the default.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return cli.Run(ctx, cli.Deps{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		In: os.Stdin, Out: out, Err: errs,
 		InTerminal: isTerminal(os.Stdin), OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
 		Environment: os.Getenv,
 		Now:         time.Now,
 		Build:       cli.Build{Version: version, Commit: commit, Date: date},
 		Size:        size,
 		Commands:    []*cobra.Command{agentCommand(), guardCommand(), labCommand(), simCommand()},
-	}, os.Args[1:])
+	}, args)
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/guard"
 	"github.com/holdfast/holdfast/internal/identity"
+	"github.com/holdfast/holdfast/internal/linux/arrival"
 	"github.com/holdfast/holdfast/internal/linux/boottime"
 	"github.com/holdfast/holdfast/internal/linux/link"
 	"github.com/holdfast/holdfast/internal/linux/neigh"
@@ -87,6 +88,7 @@ type Agent struct {
 	self      cluster.Node
 	begun     *cluster.Config // the configuration in its directory at the start
 	clusterID store.ClusterID
+	lock      atomic.Pointer[os.File] // of its directory, held until the process ends; nil: it could not be locked, or a predecessor still has it
 
 	board    *problem.Board
 	registry *prometheus.Registry
@@ -149,10 +151,16 @@ type edges struct {
 	connections func(visit func(address.Connection)) error                   // the established ones
 	destroy     func(on func(netip.Addr) bool) ([]address.Connection, error) // ends connections
 	tickles     address.TickleSender                                         // wakes far ends
+	arrivals    arrivalListener                                              // hears the first packets of clients
 	pushes      connectionPusher                                             // the other nodes, told of connections
 	releases    releaser                                                     // and of addresses that they may take
 	declared    declaredAsker                                                // and of what an operator declared
 	site        siteAsker                                                    // the site's DNS servers
+}
+
+// arrivalListener is arrival.Listener.
+type arrivalListener interface {
+	FirstPackets(ctx context.Context, iface string, addresses []netip.Addr, heard func(arrival.First)) error
 }
 
 // kernel is what the agent itself needs of link.Kernel; the rest is the address room's.
@@ -167,8 +175,17 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	if err := a.enterDirectory(); err != nil {
+		return err
+	}
+	defer a.leaveDirectory()
 	if options.Replace {
 		if a.from, err = a.meetPredecessor(ctx); err != nil {
+			return err
+		}
+	}
+	if a.from == nil && a.lock.Load() == nil { // whoever had the directory has been drained
+		if err := a.claimDirectory(); err != nil {
 			return err
 		}
 	}
@@ -252,7 +269,7 @@ func prepare(options Options) (*Agent, *cluster.Config, error) {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	id, err := identity.Load(filepath.Join(options.Dir, identityDir))
 	if err != nil {
-		return nil, nil, fmt.Errorf("loading this node's identity: %w; run `holdfast init` on the first node, and `holdfast identity issue` there for the others", err)
+		return nil, nil, fmt.Errorf("loading this node's identity: %w", err)
 	}
 	a.identity = id
 	config, err := readConfig(filepath.Join(options.Dir, configFile))
@@ -305,7 +322,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, inside: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
-		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite,
+		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, arrivals: &arrival.Listener{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

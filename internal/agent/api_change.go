@@ -302,7 +302,7 @@ func (s nodeService) drain(ctx context.Context, name string, options *holdfastv1
 		result.Note = map[bool]string{true: "it is being drained already", false: "it is not being drained"}[on]
 		return result, nil
 	}
-	result.Changes = []*holdfastv1.Change{{Path: "node " + node.Name + " draining", Old: strconv.FormatBool(!on), New: strconv.FormatBool(on)}}
+	result.Changes = []*holdfastv1.Change{{Path: node.Name + " draining", Old: strconv.FormatBool(!on), New: strconv.FormatBool(on)}}
 	if options.GetDryRun() {
 		return result, nil
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/verdict"
@@ -91,9 +90,9 @@ func checkStates(v *view, id cluster.PoolID, lnn int, answer checksOf, asked boo
 		switch {
 		case known:
 		case !asked:
-			state = &holdfastv1.CheckState{Name: name, Verdict: verdict.Unknown.String(), Reason: nameOf(v.world, lnn) + " is not up"}
+			state = &holdfastv1.CheckState{Name: name, Verdict: verdict.Unknown.String(), Reason: nameOf(v.world, lnn) + " is down"}
 		case answer.err != nil:
-			state = &holdfastv1.CheckState{Name: name, Verdict: verdict.Unknown.String(), Reason: fmt.Sprintf("%s does not say: %s", nameOf(v.world, lnn), api.Text(answer.err))}
+			state = &holdfastv1.CheckState{Name: name, Verdict: verdict.Unknown.String(), Reason: nameOf(v.world, lnn) + " " + whySilent(v, lnn, checksAnswers, answer.err)}
 		default:
 			state = &holdfastv1.CheckState{Name: name, Verdict: verdict.Unknown.String(), Reason: nameOf(v.world, lnn) + " does not run it yet"}
 		}

@@ -76,7 +76,7 @@ func (a *Agent) answerDeclared(r *holdfastv1.DeclaredRequest) (*holdfastv1.Decla
 // DeclareDead takes an operator's word that nodes are dead.
 func (s nodeService) DeclareDead(ctx context.Context, r *holdfastv1.DeclareDeadRequest) (*holdfastv1.ChangeResult, error) {
 	v := s.known()
-	dead, err := findNodes(v.world.Config, r.Nodes)
+	dead, err := findEveryNode(v.world.Config, r.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s nodeService) DeclareDead(ctx context.Context, r *holdfastv1.DeclareDeadR
 	}
 	result := &holdfastv1.ChangeResult{DryRun: r.Options.GetDryRun(), Revision: v.configRevision, Note: d.follows(), Moves: s.movesIfDeclared(v, d)}
 	for _, lnn := range dead {
-		result.Changes = append(result.Changes, &holdfastv1.Change{Path: "node " + d.name(lnn), New: "declared dead"})
+		result.Changes = append(result.Changes, &holdfastv1.Change{Path: d.name(lnn), New: "declared dead"})
 	}
 	if r.ForceStore {
 		result.Changes = append(result.Changes, &holdfastv1.Change{Path: "store", New: "rebuilt from the member of " + s.self.Name})
@@ -112,7 +112,7 @@ func (s nodeService) DeclareDead(ctx context.Context, r *holdfastv1.DeclareDeadR
 			return nil, err
 		}
 	}
-	result.PendingNodes = s.spreadWord(ctx, d, word)
+	result.PendingNodes = s.spreadWord(ctx, v, d, word)
 	if result.PendingNodes == nil {
 		result.PendingNodes = s.awaitDeclared(ctx, r.Options, d)
 	}
@@ -180,7 +180,7 @@ func opinionOf(answer *holdfastv1.DeclaredResponse) opinion {
 }
 
 // spreadWord tells this node and all that answered, and names those that could not be told.
-func (s nodeService) spreadWord(ctx context.Context, d declaring, word declaredRecord) []*holdfastv1.PendingNode {
+func (s nodeService) spreadWord(ctx context.Context, v *view, d declaring, word declaredRecord) []*holdfastv1.PendingNode {
 	request := &holdfastv1.DeclaredRequest{By: word.By, AtUnixMs: word.At.UnixMilli(), Reason: word.Reason}
 	var words []declaration
 	for _, lnn := range d.dead {
@@ -202,7 +202,7 @@ func (s nodeService) spreadWord(ctx context.Context, d declaring, word declaredR
 			if _, err := s.edges.declared.Declared(ctx, lnn, request); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				pending = append(pending, &holdfastv1.PendingNode{Name: d.name(lnn), Why: "it was not told: " + err.Error() + "; it learns from the store, or repeat the command"})
+				pending = append(pending, &holdfastv1.PendingNode{Name: d.name(lnn), Why: "it was not told: it " + whySilent(v, lnn, declaredTimeout, err) + "; it learns from the store, or repeat the command"})
 			}
 		})
 	}

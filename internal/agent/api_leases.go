@@ -3,14 +3,13 @@ package agent
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 )
 
@@ -77,7 +76,7 @@ func askOthers[Answer any](ctx context.Context, s nodeService, v *view, ask func
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				unanswered = append(unanswered, &holdfastv1.Unanswered{Node: node.Name, Lnn: int32(node.LNN), Why: whySilent(ctx, err)})
+				unanswered = append(unanswered, &holdfastv1.Unanswered{Node: node.Name, Lnn: int32(node.LNN), Why: whySilent(v, node.LNN, toldWithin, err)})
 				return
 			}
 			said[node.LNN] = answer
@@ -86,13 +85,6 @@ func askOthers[Answer any](ctx context.Context, s nodeService, v *view, ask func
 	wg.Wait()
 	slices.SortFunc(unanswered, func(a, b *holdfastv1.Unanswered) int { return cmp.Compare(a.Lnn, b.Lnn) })
 	return said, unanswered
-}
-
-func whySilent(ctx context.Context, err error) string {
-	if ctx.Err() != nil {
-		return fmt.Sprintf("no answer within %s", toldWithin)
-	}
-	return api.Text(err)
 }
 
 // sights puts together what nodes say of their leases and what their observers say of them, by LNN. Of a node that said nothing its
@@ -155,7 +147,7 @@ func (p *peers) Leases(ctx context.Context, lnn int) (*holdfastv1.NodeLeases, er
 		return nil, err
 	}
 	if answer.Leases == nil || answer.Leases.Lnn != int32(lnn) {
-		return nil, api.Unavailable("it answered for another node")
+		return nil, errors.New("it answered for another node")
 	}
 	return answer.Leases, nil
 }

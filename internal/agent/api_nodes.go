@@ -51,6 +51,26 @@ func findNodes(config *cluster.Config, words []string) ([]int, error) {
 	return slices.Compact(lnns), nil
 }
 
+// findEveryNode is findNodes where a range may name only nodes that there are: what cannot be taken back is not done on a misreading.
+func findEveryNode(config *cluster.Config, words []string) ([]int, error) {
+	lnns, err := findNodes(config, words)
+	if err != nil {
+		return nil, err
+	}
+	for _, word := range strings.FieldsFunc(strings.Join(words, ","), func(r rune) bool { return r == ',' || r == ' ' }) {
+		first, last, ranged := lnnRange(word)
+		if _, named := config.NodeNamed(word); named || !ranged {
+			continue
+		}
+		for lnn := first; lnn <= last; lnn++ {
+			if _, known := config.Node(lnn); !known {
+				return nil, api.NotFound("%s names node %d, which there is not: say which nodes you mean; `holdfast node list` lists them", word, lnn)
+			}
+		}
+	}
+	return lnns, nil
+}
+
 // lnnRange reads "2-5".
 func lnnRange(word string) (first, last int, ranged bool) {
 	low, high, found := strings.Cut(word, "-")

@@ -42,3 +42,23 @@ nodes:
 		}
 	}
 }
+
+// What cannot be taken back is not done to a part of what was named.
+func TestEveryNodeOfARange(t *testing.T) {
+	config, err := cluster.Parse("test", []byte(testConfig)) // nodes 1 to 4
+	if err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"2-4": "[2 3 4]", "node2,3-4": "[2 3 4]", "2-9": "2-9 names node 5, which there is not", "0-1": "0-1 names node 0", "node1,3-2000000000": "names node 5",
+	} {
+		lnns, err := findEveryNode(config, []string{words})
+		got := fmt.Sprint(lnns)
+		if err != nil {
+			got = api.Text(err)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", words, got, want)
+		}
+	}
+}

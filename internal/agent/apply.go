@@ -22,6 +22,7 @@ type applier struct {
 	stills     stills
 	reconciler *address.Reconciler
 	hooks      *hookRelay
+	coming     func(context.Context, wish, map[netip.Addr]bool)    // called before addresses are put on, with what is there; must not block
 	released   func(wish, []netip.Addr) (told <-chan struct{})     // called as soon as addresses are off; must not block
 	leave      func(wish, map[netip.Addr]bool) (afterwards func()) // resets clients of what is about to leave
 	mayHold    func() bool
@@ -200,6 +201,7 @@ func (a *applier) carryOut(ctx context.Context, w wish) {
 	if withheld {
 		w.holdings = slices.DeleteFunc(w.holdings, func(h steering.Holding) bool { return h.Kind != steering.Static })
 	}
+	a.coming(ctx, w, before.held)
 	afterwards := a.leave(w, before.there())
 	result := a.reconciler.SetUnder(ctx, w.desired(a.known), w.silences)
 	told := a.released(w, offInterfaces(result))

@@ -47,7 +47,7 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
 	a.clients = newClients(a, e)
 	a.applier = &applier{
-		leave: a.clients.leave, released: a.handed,
+		leave: a.clients.leave, coming: newArrivals(a).coming, released: a.handed,
 		reconciler: address.New(address.Options{
 			Kernel: e.kernel, Announcer: e.announcer, Logger: a.log, Board: a.board, Registerer: a.registry, Now: a.now,
 			Permit: a.tenancy.Permitted,

@@ -192,20 +192,20 @@ func (e effect) offInterfaces(v *view, nodes map[int]interfacesOf) []*holdfastv1
 			}
 		}
 		if len(missing) > 0 {
-			pending = append(pending, &holdfastv1.PendingNode{Name: nameOf(v.world, lnn), Why: whyMissing(missing, nodes[lnn].answer)})
+			pending = append(pending, &holdfastv1.PendingNode{Name: nameOf(v.world, lnn), Why: whyMissing(v, lnn, missing, nodes[lnn].answer)})
 		}
 	}
 	return pending
 }
 
-func whyMissing(missing []netip.Addr, answer interfaces) string {
+func whyMissing(v *view, lnn int, missing []netip.Addr, answer interfaces) string {
 	slices.SortFunc(missing, netip.Addr.Compare)
 	why := fmt.Sprintf("%s is not on its interface yet", missing[0])
 	if more := len(missing) - 1; more > 0 {
 		why = fmt.Sprintf("%s and %d more are not on its interfaces yet", missing[0], more)
 	}
 	if answer.err != nil {
-		return fmt.Sprintf("%s, as far as is known; it does not say: %v", why, answer.err)
+		return fmt.Sprintf("%s, as far as is known; it %s", why, whySilent(v, lnn, awaitAnswers, answer.err))
 	}
 	for _, addr := range missing {
 		if reason := answer.failed[addr]; reason != "" {

@@ -81,6 +81,7 @@ type testNode struct {
 	link    *neightest.Fake
 	names   *fakeNames
 	sockets *testSockets
+	packets testArrivals
 	power   context.CancelFunc // ends everything of it at once
 	ended   chan struct{}
 	stop    context.CancelFunc // asks it to stop in an orderly way
@@ -159,7 +160,7 @@ func (c *testCluster) start(lnn int) {
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
 
-		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, pushes: asker{c, lnn}, releases: asker{c, lnn}, declared: asker{c, lnn}, site: c.siteDNS,
+		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, arrivals: &n.packets, pushes: asker{c, lnn}, releases: asker{c, lnn}, declared: asker{c, lnn}, site: c.siteDNS,
 	}
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)
@@ -223,7 +224,7 @@ type asker struct {
 	from int
 }
 
-var errCut = errors.New("no route to that node")
+var errCut = api.Unavailable("no route to that node")
 
 func (a asker) reach(to int) (*Agent, error) {
 	a.c.net.Lock()

@@ -80,7 +80,7 @@ usual; one that is too old to be replaced is stopped as SIGTERM does, so that wh
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var parsed slog.Level
 	if err := parsed.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+		return nil, misused(fmt.Sprintf("--log-level %q: write debug, info, warn or error", level))
 	}
 	options := &slog.HandlerOptions{Level: parsed}
 	switch format {
@@ -89,5 +89,13 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, fmt.Errorf("--log-format %q: use text or json", format)
+	return nil, misused(fmt.Sprintf("--log-format %q: write text or json", format))
 }
+
+// misused is an error of whoever wrote the command line.
+type misused string
+
+func (m misused) Error() string { return string(m) }
+
+// ExitCode is the code with which the program ends.
+func (misused) ExitCode() int { return 2 }

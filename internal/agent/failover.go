@@ -44,6 +44,8 @@ const (
 	fieldWithin      = "within"       // address.owned: the pool or subnet
 	fieldPut         = "put"          // address.taken: it was on the interface
 	fieldAnnounced   = "announced"    // its first announcement was out
+	fieldArrived     = "arrived"      // address.first-packet: it came in
+	fieldFrom        = "from"         // who sent it
 )
 
 // The kinds of events that a failover is told by.
@@ -124,12 +126,16 @@ func failoverOf(id string, config *cluster.Config, events []*holdfastv1.Event) *
 			if a := addressOf(taken, e.Subject, e.Node); a.OnInterface == nil {
 				a.OnInterface, a.Announced = fieldTime(e.Fields, fieldPut), fieldTime(e.Fields, fieldAnnounced)
 			}
+		case kindArrived:
+			if a := addressOf(taken, e.Subject, e.Node); a.FirstPacket == nil {
+				a.FirstPacket, a.FirstFrom = fieldTime(e.Fields, fieldArrived), e.Fields[fieldFrom]
+			}
 		}
 	}
 	for _, a := range taken {
 		if f := found[a.Node]; f != nil {
 			a.Found = f.Found
-			a.TakeMs, a.TotalMs = between(f.Found, a.Announced), between(f.Heard, a.Announced)
+			a.TakeMs, a.TotalMs, a.FirstPacketMs = between(f.Found, a.Announced), between(f.Heard, a.Announced), between(f.Heard, a.FirstPacket)
 		}
 	}
 	out.Addresses = slices.SortedFunc(maps.Values(taken), func(a, b *holdfastv1.FailoverAddress) int {
@@ -196,16 +202,20 @@ func failoverText(f *holdfastv1.Failover) string {
 		if a.TotalMs != nil {
 			fmt.Fprintf(&b, ": %.1f ms from the last heartbeat to the first announcement", *a.TotalMs)
 		}
+		if a.FirstPacketMs != nil {
+			fmt.Fprintf(&b, ", %.1f ms to a client's first packet", *a.FirstPacketMs)
+		}
 		b.WriteByte('\n')
-		steps := []step{{"known to be over", a.Found}, {"on the interface", a.OnInterface}, {"first announcement out", a.Announced}, {"record seen", a.Recorded}}
+		steps := []step{{"known to be over", a.Found}, {"on the interface", a.OnInterface}, {"first announcement out", a.Announced}, {"record seen", a.Recorded},
+			{"first packet of a client, " + a.FirstFrom, a.FirstPacket}}
 		slices.SortStableFunc(steps, func(x, y step) int { return x.at.AsTime().Compare(y.at.AsTime()) })
 		writeSteps(&b, steps)
 	}
 	for _, u := range f.Unanswered {
-		fmt.Fprintf(&b, "\n%s does not tell what it knows: %s\n", u.Node, u.Why)
+		fmt.Fprintf(&b, "\n%s %s\n", u.Node, u.Why)
 	}
-	b.WriteString("\nTimes count on each node from the first line of its block, by its own clock. When the first packet of a client came is not\n" +
-		"known here: no node looks into its clients' traffic. `holdfast lab run failover` measures it from the clients' side.\n")
+	fmt.Fprintf(&b, "\nTimes count on each node from the first line of its block, by its own clock. Whoever takes an address listens for the first\n"+
+		"packet of a client to it, for %.0f s and to %d addresses at a time; where it is missing, none came, or more addresses came at once.\n", arrivalLimit.Seconds(), maxArrivals)
 	return b.String()
 }
 

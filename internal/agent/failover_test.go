@@ -53,6 +53,8 @@ func exampleFailover(t *testing.T) *holdfastv1.Failover {
 		{At: after(ahead + 157*ms), Node: "node3", Kind: kindOwned, Subject: "10.0.0.100", Fields: map[string]string{"failover": "2.17", "owner": "node3", "within": "groupnet0.subnet0.pool0"}},
 		{At: after(ahead + 156*ms), Node: "node3", Kind: kindTaken, Subject: "10.0.0.100", Fields: map[string]string{
 			"failover": "2.17", "put": timeField(at(ahead + 153*ms)), "announced": timeField(at(ahead + 154*ms))}},
+		{At: after(ahead + 170*ms), Node: "node3", Kind: kindArrived, Subject: "10.0.0.100", Fields: map[string]string{
+			"failover": "2.17", "arrived": timeField(at(ahead + 162*ms)), "from": "10.0.0.50"}},
 		foundEvent("node3", tenure.Finding{LNN: 2, Over: 17, How: "other nodes have found it down", By: 1, Heard: at(ahead + 2*ms), Declared: at(ahead + 152*ms)}, ahead+152500*time.Microsecond),
 		foundEvent("node1", tenure.Finding{LNN: 2, Over: 17, How: "a majority of its observers confirmed it", Heard: at(0), Declared: at(150 * ms), Asked: at(150 * ms),
 			Words: []tenure.Word{{Observer: 3, Asked: at(150 * ms), Denied: tenure.DeniedHeard}, {Observer: 4, Asked: at(151 * ms), Confirmed: at(151 * ms), Came: at(152 * ms)}}}, 152*ms),
@@ -77,7 +79,8 @@ func TestFailoverIsPutTogether(t *testing.T) {
 		Addresses: []*holdfastv1.FailoverAddress{
 			{Address: "10.0.0.9", Node: "node4", Within: "groupnet0.subnet0"},
 			{Address: "10.0.0.100", Node: "node3", Within: "groupnet0.subnet0.pool0", Found: after(ahead + 152500*time.Microsecond), OnInterface: after(ahead + 153*ms),
-				Announced: after(ahead + 154*ms), Recorded: after(ahead + 157*ms), TakeMs: number(1.5), TotalMs: number(152)},
+				Announced: after(ahead + 154*ms), Recorded: after(ahead + 157*ms), TakeMs: number(1.5), TotalMs: number(152),
+				FirstPacket: after(ahead + 162*ms), FirstFrom: "10.0.0.50", FirstPacketMs: number(160)},
 		},
 	}
 	if diff := cmp.Diff(want, exampleFailover(t), protocmp.Transform()); diff != "" {
@@ -87,7 +90,7 @@ func TestFailoverIsPutTogether(t *testing.T) {
 
 func TestFailoverForPeople(t *testing.T) {
 	f := exampleFailover(t)
-	f.Unanswered = []*holdfastv1.Unanswered{{Node: "node4", Why: "no answer within 1s"}}
+	f.Unanswered = []*holdfastv1.Unanswered{{Node: "node4", Why: "does not answer within 1s"}}
 	want := `failover 2.17: incarnation 17 of node2 is over, 2 addresses went to others
 
 node1: a majority of its observers confirmed it
@@ -104,13 +107,14 @@ node3: other nodes have found it down, says node1
 
 10.0.0.9 (groupnet0.subnet0) on node4
 
-10.0.0.100 (groupnet0.subnet0.pool0) on node3: 152.0 ms from the last heartbeat to the first announcement
+10.0.0.100 (groupnet0.subnet0.pool0) on node3: 152.0 ms from the last heartbeat to the first announcement, 160.0 ms to a client's first packet
   12:00:02.152  known to be over
        +0.5 ms  on the interface (0.5 ms)
        +1.5 ms  first announcement out (1.0 ms)
        +4.5 ms  record seen (3.0 ms)
+       +9.5 ms  first packet of a client, 10.0.0.50 (5.0 ms)
 
-node4 does not tell what it knows: no answer within 1s
+node4 does not answer within 1s
 
 `
 	if got, _, _ := strings.Cut(failoverText(f), "Times count"); got != want {

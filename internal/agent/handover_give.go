@@ -90,6 +90,11 @@ func (a *Agent) handOver(ctx context.Context, conn *net.UnixConn) (pid int, err 
 	if err := expect(conn, wordPrepared); err != nil {
 		return 0, err
 	}
+	if err := a.tenancy.settle(ctx, standLimit); err != nil {
+		err = fmt.Errorf("the right to hold: %w", err)
+		_ = sendHandover(conn, handoverRooms{Failed: err.Error()})
+		return 0, err
+	}
 	a.ending.Lock()
 	defer a.ending.Unlock()
 	if a.leaving.Load() || ctx.Err() != nil {
@@ -151,7 +156,7 @@ func (a *Agent) welcome(conn *net.UnixConn, pid int) error {
 	_, handable := a.edges.wire.(*datagram.Link)
 	switch v := a.view.Load(); {
 	case hello.Node != a.self.Name || hello.Cluster != a.identity.Cluster:
-		answer.Refused = fmt.Sprintf("this agent is node %s of cluster %s, and that one would be node %s of cluster %s", a.self.Name, a.identity.Cluster, hello.Node, hello.Cluster)
+		answer.Refused = fmt.Sprintf("this agent is %s of cluster %s, and that one would be %s of cluster %s", a.self.Name, a.identity.Cluster, hello.Node, hello.Cluster)
 	case hello.Format != handoverFormat || !handable:
 		answer.Refused, answer.Drain = fmt.Sprintf("this agent, of version %s, hands over in another form", a.options.Version), true
 	case v == nil || !v.ready || !a.tenancy.Permitted():

@@ -42,6 +42,7 @@ func hungApplier() (*applier, *linktest.Fake, hangingNode) {
 			peers: hang, others: func() []int { return []int{2} }, hooks: func() []cluster.Hook { return hooks },
 			event: func(string, string, string, map[string]string) {}, log: slog.New(slog.DiscardHandler),
 		},
+		coming:   func(context.Context, wish, map[netip.Addr]bool) {},
 		released: func(wish, []netip.Addr) <-chan struct{} { return told },
 		leave:    func(wish, map[netip.Addr]bool) func() { return func() {} },
 		mayHold:  func() bool { return true }, log: slog.New(slog.DiscardHandler), done: func(wish, applied) {}, wake: make(chan struct{}, 1),

@@ -205,7 +205,7 @@ func TestChecksOfEveryMember(t *testing.T) {
 		c.eventually("it is down", func() bool { return c.node(1, 3).State == holdfastv1.NodeStatus_down })
 		c.pass(2 * time.Second) // nobody counts on it any more: without that, the cut would take the right to hold from nodes 1 and 4
 		c.sever(1, 4, true)
-		for lnn, want := range map[int]string{3: "node3 is not up", 4: "node4 does not say"} {
+		for lnn, want := range map[int]string{3: "node3 is down", 4: "node4 does not answer within 1s"} {
 			if n := c.poolNode(1, pool0, lnn); len(n.Checks) != 1 || n.Checks[0].Verdict != "unknown" || !strings.Contains(n.Checks[0].Reason, want) {
 				t.Errorf("node %d, which cannot be asked: %v", lnn, n.Checks)
 			}

@@ -68,6 +68,7 @@ type tenancy struct {
 	answered  time.Time    // when the store last answered
 	asked     time.Time    // when it was last asked
 	began     time.Time    // when it was first asked
+	took      time.Time    // when this agent took over from another; zero: it did not
 	resigned  chan struct{}
 	wake      chan struct{}
 	silences  chan string
@@ -385,7 +386,7 @@ func (t *tenancy) takeOver(right handoverRight, member memberRecord, accept func
 	}
 	now := t.now()
 	t.idle, t.peer, t.standing = false, peer, peer.Standing(now)
-	t.member, t.written, t.began, t.answered = member, member, now, now
+	t.member, t.written, t.began, t.answered, t.took = member, member, now, now, now
 	t.setDeadline(deadlineOf(t.standing))
 	if !t.standing.MayHold { // it ran out on the way
 		t.endRight(t.standing.Reason)

@@ -20,7 +20,7 @@ var floors = []struct {
 	{"internal/agent", []string{
 		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/verdict/probe", "internal/tenure/datagram", "internal/tenure", "internal/placement",
 		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
-		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/counters", "internal/linux/boottime",
+		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/arrival", "internal/linux/counters", "internal/linux/boottime",
 	}},
 	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
 	// the first certificates, before there is an agent that could be asked.
@@ -63,6 +63,7 @@ var floors = []struct {
 	{"internal/linux/neigh", nil},
 	{"internal/linux/tickle/tickletest", []string{"internal/linux/tickle"}},
 	{"internal/linux/tickle", nil},
+	{"internal/linux/arrival", nil},
 	{"internal/linux/sockdiag", nil},
 	{"internal/linux/nft", nil},
 	{"internal/linux/counters", nil},

@@ -26,9 +26,12 @@ takes part as any other.
 
 If the embedded store has lost its majority too, --force-store rebuilds it from the member of the node that you ask. It is refused
 unless every node answers or is declared dead, and unless that member has all that anybody has seen of the store.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return misused("it needs NODE: the nodes that are dead")
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := arguments("NODE...")(cmd, args); err != nil {
+				return err
+			}
+			if strings.TrimSpace(reason) == "" { // before a terminal is asked for, and before anybody is asked anything
+				return misused("say why with --reason: it is kept, and whoever finds the nodes will want to know")
 			}
 			return nil
 		},
@@ -40,9 +43,6 @@ unless every node answers or is declared dead, and unless that member has all th
 	flags.BoolVar(&force, "force", false, "also nodes that answer or that somebody hears")
 	flags.BoolVar(&forceStore, "force-store", false, "rebuild the embedded store from the member of the node that you ask")
 	cmd = s.changing(cmd, "declaring nodes dead", func(args []string, o *pb.ChangeOptions) (changer, error) {
-		if strings.TrimSpace(reason) == "" {
-			return nil, misused("say why with --reason: it is kept, and whoever finds the nodes will want to know")
-		}
 		return func(ctx context.Context, c Client) (*pb.ChangeResult, error) {
 			return c.DeclareDead(ctx, &pb.DeclareDeadRequest{Nodes: args, Reason: reason, Force: force, ForceStore: forceStore, Options: o})
 		}, nil

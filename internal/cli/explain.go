@@ -18,6 +18,9 @@ func (s *session) explainCommand() *cobra.Command {
 		Use: "explain SUBJECT [TYPE]", Short: "Say why: for a name, an address, a node, a pool, a subnet or a failover",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("event") {
+				if strings.TrimSpace(event) == "" {
+					return misused("--event is empty: write the name of a failover, such as 2.17, or the number of one of its events; 'holdfast events' shows both")
+				}
 				return arguments()(cmd, args)
 			}
 			return arguments("SUBJECT", "[TYPE]")(cmd, args)

@@ -128,7 +128,7 @@ func (f *fake) Leases(_ context.Context, r *pb.LeasesRequest) (*pb.LeasesRespons
 				}},
 			{Node: "node3", Lnn: 3, Incarnation: 5, Lapsed: true, Why: "incarnation 5 lapsed", IntervalMs: 50, SpanMs: 150, Observers: &pb.ObserverSet{}},
 		},
-		Unanswered: []*pb.Unanswered{{Node: "node2", Lnn: 2, Why: "no answer within 1s"}},
+		Unanswered: []*pb.Unanswered{{Node: "node2", Lnn: 2, Why: "does not answer within 1s"}},
 		Sights: []*pb.Sight{
 			{Node: "node1", Lnn: 1, Observer: "node2", ObserverLnn: 2, LeaseLeftMs: ms(0), NodeAnswered: true},
 			{Node: "node1", Lnn: 1, Observer: "node3", ObserverLnn: 3, LeaseLeftMs: ms(112), HeardMsAgo: ms(28), NodeAnswered: true, ObserverAnswered: true},

@@ -41,7 +41,7 @@ func layLeases(p *page, r *pb.LeasesResponse) {
 	p.title("Who sees whom")
 	laySights(p, r, names)
 	for _, n := range r.Unanswered {
-		p.linef("%s did not answer: %s", n.Node, n.Why)
+		p.linef("%s %s", n.Node, n.Why)
 	}
 }
 

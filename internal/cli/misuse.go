@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -19,6 +20,9 @@ const exclusive = "cobra_annotation_mutually_exclusive"
 // wrong command line, for cmd and all under it.
 func checkAsUsage(command *cobra.Command) {
 	check := command.Args
+	if isNoArgs(check) {
+		check = arguments()
+	}
 	if check != nil || command.Runnable() {
 		command.Args = func(cmd *cobra.Command, args []string) error {
 			if check != nil {
@@ -37,6 +41,30 @@ func checkAsUsage(command *cobra.Command) {
 		checkAsUsage(sub)
 	}
 }
+
+// isNoArgs reports whether a command has cobra's own word for no arguments, which speaks of an unknown command.
+func isNoArgs(check cobra.PositionalArgs) bool {
+	return check != nil && reflect.ValueOf(check).Pointer() == reflect.ValueOf(cobra.NoArgs).Pointer()
+}
+
+// hideOutput takes --output from a command that writes no result, and from those below it: it would be offered and ignored. One that has an
+// --output of its own keeps it.
+func hideOutput(command *cobra.Command) {
+	for _, sub := range command.Commands() {
+		hideOutput(sub)
+	}
+	if !command.HasSubCommands() && command.Flags().Lookup("output") == nil {
+		command.Flags().VarP(noResult{}, "output", "o", "")
+		_ = command.Flags().MarkHidden("output")
+	}
+}
+
+// noResult is an --output that cannot be given.
+type noResult struct{}
+
+func (noResult) String() string   { return "" }
+func (noResult) Set(string) error { return errors.New("this command writes no result") }
+func (noResult) Type() string     { return "none" }
 
 func checkFlags(cmd *cobra.Command) error {
 	var missing []string

@@ -42,9 +42,17 @@ func (s *session) commandTree() *cobra.Command {
 		s.versionCommand(), s.manCommand(), s.exitCodesCommand(),
 	)
 	root.AddCommand(deps.Commands...)
+	for _, command := range deps.Commands {
+		hideOutput(command)
+	}
 	s.helpOfItsOwn(root)
 	checkAsUsage(root)
 	root.InitDefaultCompletionCmd()
+	for _, command := range root.Commands() {
+		if command.Name() == "completion" || command.Name() == "man" {
+			hideOutput(command)
+		}
+	}
 	return root
 }
 

@@ -166,8 +166,8 @@ func nodeOf(cert *x509.Certificate) (cluster, node string, err error) {
 func readFile(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s does not exist: run holdfast init on the first node, or copy the directory that it made "+
-			"for this node", path)
+		return nil, fmt.Errorf("%s does not exist: run holdfast init if this is the first node; for any other, copy what "+
+			"holdfast identity issue NODE writes on the first", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the identity: %w", err)

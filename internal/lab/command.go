@@ -173,7 +173,7 @@ func outputFlag(command *cobra.Command, output *string) {
 	command.Flags().StringVarP(output, "output", "o", "table", "table, json or yaml")
 	command.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains([]string{"table", "json", "yaml"}, *output) {
-			return fmt.Errorf("--output %q is neither table nor json nor yaml", *output)
+			return misused("--output %q: write table, json or yaml", *output)
 		}
 		return nil
 	}

@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -104,7 +102,7 @@ func parseGroups(text string) ([][]string, error) {
 	for group := range strings.SplitSeq(text, "/") {
 		names := strings.FieldsFunc(group, func(r rune) bool { return r == ',' || r == ' ' })
 		if len(names) == 0 {
-			return nil, errors.New("a group of the partition is empty: write it as node1,node2 / node3")
+			return nil, misused("a group of the partition is empty: write it as node1,node2 / node3")
 		}
 		groups = append(groups, slices.Clip(names))
 	}
@@ -117,7 +115,7 @@ func switchCommand(at locate) *cobra.Command {
 		Use: "switch off|on", Short: "Let the switch drop everything, or work again", Args: cobra.ExactArgs(1), ValidArgs: []string{"off", "on"},
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			if arguments[0] != "off" && arguments[0] != "on" {
-				return fmt.Errorf("the switch can be turned off or on, not %q", arguments[0])
+				return misused("the switch can be turned off or on, not %q", arguments[0])
 			}
 			ask.Op = "switch " + arguments[0]
 			return tell(at, ask)

@@ -59,10 +59,10 @@ func runCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, arguments []string) error {
 			s, ok := scenarios[arguments[0]]
 			if !ok {
-				return fmt.Errorf("there is no scenario %q; there are %s", arguments[0], strings.Join(names, ", "))
+				return misused("there is no scenario %q; there are %s", arguments[0], strings.Join(names, ", "))
 			}
-			if o.runs < 1 || o.runs > maxRuns {
-				return fmt.Errorf("--runs %d: 1 to %d", o.runs, maxRuns)
+			if err := o.check(c.Flags().Changed("faults")); err != nil {
+				return err
 			}
 			out := newTranscript(c.OutOrStdout())
 			if output != "table" {
@@ -85,6 +85,30 @@ func runCommand() *cobra.Command {
 	command.Flags().BoolVar(&o.keep, "keep-files", false, "keep the files of the labs, for example their logs")
 	outputFlag(command, &output)
 	return command
+}
+
+// Bounds of the heartbeats in a scenario: those of the settings that come of them.
+const (
+	leastIntervalMS, mostIntervalMS = 10, 10_000
+	leastMultiplier, mostMultiplier = 2, 50
+)
+
+// check refuses options that no scenario can be played with, by the names of their flags. named says that faults were named at all.
+func (o *runOptions) check(named bool) error {
+	_, unknown := chosenFaults(o.faults)
+	switch {
+	case o.runs < 1 || o.runs > maxRuns:
+		return misused("--runs %d: write 1 to %d", o.runs, maxRuns)
+	case named && len(o.faults) == 0:
+		return misused("--faults is empty: write names of faults with commas, or leave it out for all")
+	case unknown != nil:
+		return misused("--faults: %v", unknown)
+	case o.intervalMS < leastIntervalMS || o.intervalMS > mostIntervalMS:
+		return misused("--interval-ms %d: write %d to %d", o.intervalMS, leastIntervalMS, mostIntervalMS)
+	case o.multiplier < leastMultiplier || o.multiplier > mostMultiplier:
+		return misused("--multiplier %d: write %d to %d", o.multiplier, leastMultiplier, mostMultiplier)
+	}
+	return nil
 }
 
 // stage is a lab on which a scenario plays, and the programs that run on it. It ends with close, or with the process.

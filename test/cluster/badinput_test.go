@@ -132,7 +132,7 @@ func (l *lab) secondAgent(t *testing.T, w *watcher) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.code == 0 || !strings.Contains(r.complaints, "no other agent") {
+		if r.code == 0 || !strings.Contains(r.complaints, "an agent runs with the directory") {
 			t.Errorf("a second agent at %s ended with %d: %s", socket, r.code, r.complaints)
 		}
 	}

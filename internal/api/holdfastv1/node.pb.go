@@ -771,10 +771,11 @@ func (x *LeasesResponse) GetSights() []*Sight {
 }
 
 type Unanswered struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Lnn           int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
-	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lnn   int32                  `protobuf:"varint,2,opt,name=lnn,proto3" json:"lnn,omitempty"`
+	// To be read behind its name: "is down", "refuses connections: its agent does not run", "does not answer within 1s".
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5765,7 +5766,13 @@ type FailoverAddress struct {
 	// From found to announced; null: one of them is not known.
 	TakeMs *float64 `protobuf:"fixed64,8,opt,name=take_ms,json=takeMs,proto3,oneof" json:"take_ms,omitempty"`
 	// From the last heartbeat that this node heard to the announcement; null: one of them is not known.
-	TotalMs       *float64 `protobuf:"fixed64,9,opt,name=total_ms,json=totalMs,proto3,oneof" json:"total_ms,omitempty"`
+	TotalMs *float64 `protobuf:"fixed64,9,opt,name=total_ms,json=totalMs,proto3,oneof" json:"total_ms,omitempty"`
+	// When the first packet of a client to it came in, and whose; unset: none did within ten seconds, or too many addresses came at once.
+	// Neighbour discovery, what the node itself sends, and bare acknowledgements and resets of TCP, such as the answers to tickles, do not count.
+	FirstPacket *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=first_packet,json=firstPacket,proto3" json:"first_packet,omitempty"`
+	FirstFrom   string                 `protobuf:"bytes,11,opt,name=first_from,json=firstFrom,proto3" json:"first_from,omitempty"`
+	// From the last heartbeat that this node heard to that packet; null: one of them is not known.
+	FirstPacketMs *float64 `protobuf:"fixed64,12,opt,name=first_packet_ms,json=firstPacketMs,proto3,oneof" json:"first_packet_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5859,6 +5866,27 @@ func (x *FailoverAddress) GetTakeMs() float64 {
 func (x *FailoverAddress) GetTotalMs() float64 {
 	if x != nil && x.TotalMs != nil {
 		return *x.TotalMs
+	}
+	return 0
+}
+
+func (x *FailoverAddress) GetFirstPacket() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstPacket
+	}
+	return nil
+}
+
+func (x *FailoverAddress) GetFirstFrom() string {
+	if x != nil {
+		return x.FirstFrom
+	}
+	return ""
+}
+
+func (x *FailoverAddress) GetFirstPacketMs() float64 {
+	if x != nil && x.FirstPacketMs != nil {
+		return *x.FirstPacketMs
 	}
 	return 0
 }
@@ -6933,7 +6961,7 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\x05found\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05found\x12&\n" +
 	"\fdetection_ms\x18\n" +
 	" \x01(\x01H\x00R\vdetectionMs\x88\x01\x01B\x0f\n" +
-	"\r_detection_ms\"\x91\x03\n" +
+	"\r_detection_ms\"\xb0\x04\n" +
 	"\x0fFailoverAddress\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -6943,10 +6971,16 @@ const file_holdfast_v1_node_proto_rawDesc = "" +
 	"\tannounced\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tannounced\x126\n" +
 	"\brecorded\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\brecorded\x12\x1c\n" +
 	"\atake_ms\x18\b \x01(\x01H\x00R\x06takeMs\x88\x01\x01\x12\x1e\n" +
-	"\btotal_ms\x18\t \x01(\x01H\x01R\atotalMs\x88\x01\x01B\n" +
+	"\btotal_ms\x18\t \x01(\x01H\x01R\atotalMs\x88\x01\x01\x12=\n" +
+	"\ffirst_packet\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\vfirstPacket\x12\x1d\n" +
+	"\n" +
+	"first_from\x18\v \x01(\tR\tfirstFrom\x12+\n" +
+	"\x0ffirst_packet_ms\x18\f \x01(\x01H\x02R\rfirstPacketMs\x88\x01\x01B\n" +
 	"\n" +
 	"\b_take_msB\v\n" +
-	"\t_total_ms\"\x81\x02\n" +
+	"\t_total_msB\x12\n" +
+	"\x10_first_packet_ms\"\x81\x02\n" +
 	"\bDecision\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x16\n" +
 	"\x06chosen\x18\x02 \x01(\tR\x06chosen\x12\x16\n" +
@@ -7212,67 +7246,68 @@ var file_holdfast_v1_node_proto_depIdxs = []int32{
 	85,  // 84: holdfast.v1.FailoverAddress.on_interface:type_name -> google.protobuf.Timestamp
 	85,  // 85: holdfast.v1.FailoverAddress.announced:type_name -> google.protobuf.Timestamp
 	85,  // 86: holdfast.v1.FailoverAddress.recorded:type_name -> google.protobuf.Timestamp
-	77,  // 87: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
-	78,  // 88: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
-	85,  // 89: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	85,  // 90: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
-	85,  // 91: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
-	84,  // 92: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
-	85,  // 93: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
-	83,  // 94: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
-	0,   // 95: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
-	22,  // 96: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
-	8,   // 97: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
-	10,  // 98: holdfast.v1.Node.Leases:input_type -> holdfast.v1.LeasesRequest
-	29,  // 99: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
-	32,  // 100: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
-	33,  // 101: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
-	49,  // 102: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
-	52,  // 103: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
-	40,  // 104: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
-	41,  // 105: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
-	42,  // 106: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
-	43,  // 107: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
-	44,  // 108: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
-	45,  // 109: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
-	46,  // 110: holdfast.v1.Node.DeclareDead:input_type -> holdfast.v1.DeclareDeadRequest
-	47,  // 111: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
-	48,  // 112: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
-	58,  // 113: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
-	61,  // 114: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
-	65,  // 115: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
-	68,  // 116: holdfast.v1.Node.CheckDelegation:input_type -> holdfast.v1.CheckDelegationRequest
-	71,  // 117: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
-	79,  // 118: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
-	81,  // 119: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
-	9,   // 120: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
-	11,  // 121: holdfast.v1.Node.Leases:output_type -> holdfast.v1.LeasesResponse
-	30,  // 122: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
-	35,  // 123: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
-	35,  // 124: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
-	50,  // 125: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
-	53,  // 126: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
-	35,  // 127: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
-	35,  // 128: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
-	35,  // 129: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
-	35,  // 130: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
-	35,  // 131: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
-	35,  // 132: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
-	35,  // 133: holdfast.v1.Node.DeclareDead:output_type -> holdfast.v1.ChangeResult
-	35,  // 134: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
-	35,  // 135: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
-	59,  // 136: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
-	62,  // 137: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
-	66,  // 138: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
-	69,  // 139: holdfast.v1.Node.CheckDelegation:output_type -> holdfast.v1.CheckDelegationResponse
-	72,  // 140: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
-	80,  // 141: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
-	82,  // 142: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
-	120, // [120:143] is the sub-list for method output_type
-	97,  // [97:120] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	85,  // 87: holdfast.v1.FailoverAddress.first_packet:type_name -> google.protobuf.Timestamp
+	77,  // 88: holdfast.v1.Decision.among:type_name -> holdfast.v1.Considered
+	78,  // 89: holdfast.v1.Decision.left_out:type_name -> holdfast.v1.Excluded
+	85,  // 90: holdfast.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	85,  // 91: holdfast.v1.EventsRequest.since:type_name -> google.protobuf.Timestamp
+	85,  // 92: holdfast.v1.Event.at:type_name -> google.protobuf.Timestamp
+	84,  // 93: holdfast.v1.Event.fields:type_name -> holdfast.v1.Event.FieldsEntry
+	85,  // 94: holdfast.v1.TopSample.at:type_name -> google.protobuf.Timestamp
+	83,  // 95: holdfast.v1.TopSample.nodes:type_name -> holdfast.v1.TopNode
+	0,   // 96: holdfast.v1.TopNode.state:type_name -> holdfast.v1.NodeStatus.State
+	22,  // 97: holdfast.v1.TopNode.load:type_name -> holdfast.v1.Load
+	8,   // 98: holdfast.v1.Node.Status:input_type -> holdfast.v1.StatusRequest
+	10,  // 99: holdfast.v1.Node.Leases:input_type -> holdfast.v1.LeasesRequest
+	29,  // 100: holdfast.v1.Node.GetConfig:input_type -> holdfast.v1.GetConfigRequest
+	32,  // 101: holdfast.v1.Node.ApplyConfig:input_type -> holdfast.v1.ApplyConfigRequest
+	33,  // 102: holdfast.v1.Node.Modify:input_type -> holdfast.v1.ModifyRequest
+	49,  // 103: holdfast.v1.Node.ListInterfaces:input_type -> holdfast.v1.ListInterfacesRequest
+	52,  // 104: holdfast.v1.Node.PoolStatus:input_type -> holdfast.v1.PoolStatusRequest
+	40,  // 105: holdfast.v1.Node.RebalancePool:input_type -> holdfast.v1.RebalancePoolRequest
+	41,  // 106: holdfast.v1.Node.RebalanceServiceAddresses:input_type -> holdfast.v1.RebalanceServiceAddressesRequest
+	42,  // 107: holdfast.v1.Node.SuspendNodes:input_type -> holdfast.v1.SuspendNodesRequest
+	43,  // 108: holdfast.v1.Node.ResumeNodes:input_type -> holdfast.v1.ResumeNodesRequest
+	44,  // 109: holdfast.v1.Node.DrainNode:input_type -> holdfast.v1.DrainNodeRequest
+	45,  // 110: holdfast.v1.Node.UndrainNode:input_type -> holdfast.v1.UndrainNodeRequest
+	46,  // 111: holdfast.v1.Node.DeclareDead:input_type -> holdfast.v1.DeclareDeadRequest
+	47,  // 112: holdfast.v1.Node.PinAddress:input_type -> holdfast.v1.PinAddressRequest
+	48,  // 113: holdfast.v1.Node.UnpinAddress:input_type -> holdfast.v1.UnpinAddressRequest
+	58,  // 114: holdfast.v1.Node.PoolSize:input_type -> holdfast.v1.PoolSizeRequest
+	61,  // 115: holdfast.v1.Node.PlanDown:input_type -> holdfast.v1.PlanDownRequest
+	65,  // 116: holdfast.v1.Node.Delegation:input_type -> holdfast.v1.DelegationRequest
+	68,  // 117: holdfast.v1.Node.CheckDelegation:input_type -> holdfast.v1.CheckDelegationRequest
+	71,  // 118: holdfast.v1.Node.Explain:input_type -> holdfast.v1.ExplainRequest
+	79,  // 119: holdfast.v1.Node.Events:input_type -> holdfast.v1.EventsRequest
+	81,  // 120: holdfast.v1.Node.Top:input_type -> holdfast.v1.TopRequest
+	9,   // 121: holdfast.v1.Node.Status:output_type -> holdfast.v1.StatusResponse
+	11,  // 122: holdfast.v1.Node.Leases:output_type -> holdfast.v1.LeasesResponse
+	30,  // 123: holdfast.v1.Node.GetConfig:output_type -> holdfast.v1.GetConfigResponse
+	35,  // 124: holdfast.v1.Node.ApplyConfig:output_type -> holdfast.v1.ChangeResult
+	35,  // 125: holdfast.v1.Node.Modify:output_type -> holdfast.v1.ChangeResult
+	50,  // 126: holdfast.v1.Node.ListInterfaces:output_type -> holdfast.v1.ListInterfacesResponse
+	53,  // 127: holdfast.v1.Node.PoolStatus:output_type -> holdfast.v1.PoolStatusResponse
+	35,  // 128: holdfast.v1.Node.RebalancePool:output_type -> holdfast.v1.ChangeResult
+	35,  // 129: holdfast.v1.Node.RebalanceServiceAddresses:output_type -> holdfast.v1.ChangeResult
+	35,  // 130: holdfast.v1.Node.SuspendNodes:output_type -> holdfast.v1.ChangeResult
+	35,  // 131: holdfast.v1.Node.ResumeNodes:output_type -> holdfast.v1.ChangeResult
+	35,  // 132: holdfast.v1.Node.DrainNode:output_type -> holdfast.v1.ChangeResult
+	35,  // 133: holdfast.v1.Node.UndrainNode:output_type -> holdfast.v1.ChangeResult
+	35,  // 134: holdfast.v1.Node.DeclareDead:output_type -> holdfast.v1.ChangeResult
+	35,  // 135: holdfast.v1.Node.PinAddress:output_type -> holdfast.v1.ChangeResult
+	35,  // 136: holdfast.v1.Node.UnpinAddress:output_type -> holdfast.v1.ChangeResult
+	59,  // 137: holdfast.v1.Node.PoolSize:output_type -> holdfast.v1.PoolSizeResponse
+	62,  // 138: holdfast.v1.Node.PlanDown:output_type -> holdfast.v1.PlanDownResponse
+	66,  // 139: holdfast.v1.Node.Delegation:output_type -> holdfast.v1.DelegationResponse
+	69,  // 140: holdfast.v1.Node.CheckDelegation:output_type -> holdfast.v1.CheckDelegationResponse
+	72,  // 141: holdfast.v1.Node.Explain:output_type -> holdfast.v1.ExplainResponse
+	80,  // 142: holdfast.v1.Node.Events:output_type -> holdfast.v1.Event
+	82,  // 143: holdfast.v1.Node.Top:output_type -> holdfast.v1.TopSample
+	121, // [121:144] is the sub-list for method output_type
+	98,  // [98:121] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_node_proto_init() }
