@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ type failoverCase struct {
 	Why  string `json:"why,omitempty"` // why it did not pass
 }
 
-// percentile is a distribution in short; with fewer than a hundred runs the 99th is the longest.
+// percentile is a distribution in short; by the nearest rank, so that with fewer than a hundred runs the 99th is the longest.
 type percentile struct {
 	Median float64 `json:"p50"`
 	P99    float64 `json:"p99"`
@@ -345,7 +346,9 @@ func whole(ms float64) string { return fmt.Sprintf("%.0f ms", ms) }
 // percentiles sums up what was measured.
 func percentiles(values []float64) percentile {
 	sorted := slices.Sorted(slices.Values(values))
-	at := func(share float64) float64 { return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)] }
+	at := func(share float64) float64 { // by the nearest rank: the least value that at least this share of all does not exceed
+		return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
+	}
 	return percentile{Median: at(0.5), P99: at(0.99), Max: sorted[len(sorted)-1]}
 }
 
