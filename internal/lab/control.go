@@ -27,8 +27,8 @@ const controlPatience = 60 * time.Second
 type request struct {
 	Op      string     `json:"op"`
 	Member  string     `json:"member,omitempty"`
-	Agent   bool       `json:"agent,omitempty"`   // the agent alone
-	Guard   bool       `json:"guard,omitempty"`   // the guard of the agent alone
+	Agent   bool       `json:"agent,omitempty"`   // the agent alone, or with Guard both
+	Guard   bool       `json:"guard,omitempty"`   // the guard of the agent alone, or with Agent both
 	Carrier bool       `json:"carrier,omitempty"` // take the carrier down too
 	Groups  [][]string `json:"groups,omitempty"`  // of members, for partition
 }

@@ -168,6 +168,9 @@ func (h *host) change(ask request) error {
 	case "heal":
 		return h.heal(m)
 	}
+	if ask.Agent && ask.Guard {
+		return m.bothCommand(ask.Op)
+	}
 	if ask.Agent {
 		return m.serviceCommand(ask.Op, serviceAgent)
 	}

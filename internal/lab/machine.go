@@ -93,6 +93,41 @@ func (m *machine) serviceCommand(op, service string) error {
 	return fmt.Errorf("this lab cannot %q the %s alone", op, service)
 }
 
+// bothCommand does it to the agent and its guard. The guard comes first, so that it does not see what happens to the agent; an agent
+// that is to stop in order does so while its guard is there. What is killed is killed at once.
+func (m *machine) bothCommand(op string) error {
+	first, second := serviceGuard, serviceAgent
+	switch op {
+	case "stop":
+		first, second = second, first
+	case "kill":
+		if m.Kind != KindNode || !m.on || m.frozen {
+			break // for the reason that serviceCommand gives
+		}
+		return m.killBoth(first, second)
+	}
+	if err := m.serviceCommand(op, first); err != nil {
+		return err
+	}
+	return m.serviceCommand(op, second)
+}
+
+// killBoth kills two services and returns when they are gone.
+func (m *machine) killBoth(first, second string) error {
+	if !m.line.running(second) {
+		return fmt.Errorf("the %s is not running", second) // or only one of them would be killed
+	}
+	ended := m.line.endOf(first)
+	if err := m.line.signal(first, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := m.line.end(second, syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-ended
+	return nil
+}
+
 // powerOn starts the member's first process in namespaces of its own, plugs it in, and starts what it runs.
 func (m *machine) powerOn() error {
 	if err := m.startFirst(); err != nil {
