@@ -67,6 +67,7 @@ func cutCommand(at locate) *cobra.Command {
 			return tell(at, ask)
 		},
 	}
+	command.Flags().StringVar(&ask.Interface, "interface", "", "of this interface alone (default all)")
 	command.Flags().BoolVar(&ask.Carrier, "carrier", false, "take the carrier down instead, as when the cable is pulled")
 	return command
 }

@@ -204,6 +204,12 @@ func TestLabCutPartitionSwitch(t *testing.T) {
 	lab.must(request{Op: "heal", Member: "node1"})
 	carrier("node1", "1")
 
+	lab.must(request{Op: "cut", Member: "node2", Carrier: true, Interface: "eth0"})
+	carrier("node2", "0")
+	lab.fails(request{Op: "cut", Member: "node2", Carrier: true, Interface: "eth7"}, `no interface "eth7"`)
+	lab.must(request{Op: "heal", Member: "node2"})
+	carrier("node2", "1")
+
 	status := lab.must(request{Op: "partition", Groups: [][]string{{"node1", "client1"}, {"node2"}}})
 	if len(status.Partition) != 2 || strings.Join(status.Partition[0], ",") != "node1,client1" {
 		t.Errorf("status shows the partition %v", status.Partition)

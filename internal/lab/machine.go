@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -26,9 +27,10 @@ type machine struct {
 
 	on          bool
 	frozen      bool
-	carrierDown bool // by cut --carrier
-	switchDown  bool // by switch off --carrier
-	pid         int  // of the member's first process, as the host sees it
+	carrierDown bool     // by cut --carrier
+	unplugged   []string // interfaces, by cut --carrier --interface
+	switchDown  bool     // by switch off --carrier
+	pid         int      // of the member's first process, as the host sees it
 	first       *exec.Cmd
 	door        atomic.Int64 // pid once the member can be entered, else 0; read without the lock
 	line        *initLine    // to the first process
@@ -225,9 +227,15 @@ func (m *machine) startLink(iface Interface) error {
 // linksUp says whether the member should have carrier.
 func (m *machine) linksUp() bool { return !m.carrierDown && !m.switchDown }
 
-// settle waits until both ends of every link carry frames.
+// plugged says whether an interface should have carrier.
+func (m *machine) plugged(iface Interface) bool {
+	return m.linksUp() && !slices.Contains(m.unplugged, iface.Name)
+}
+
+// settle waits until both ends of every link carry frames that is not unplugged.
 func (m *machine) settle(world bootOrder) error {
-	for _, iface := range m.Interfaces {
+	world.Member.Interfaces = slices.DeleteFunc(slices.Clone(m.Interfaces), func(iface Interface) bool { return !m.plugged(iface) })
+	for _, iface := range world.Member.Interfaces {
 		if err := waitRunning(iface.Port); err != nil {
 			return err
 		}
@@ -242,7 +250,7 @@ func (m *machine) setLinks() error {
 	}
 	var faults []error
 	for _, iface := range m.Interfaces {
-		up := m.linksUp()
+		up := m.plugged(iface)
 		faults = append(faults, setLink(iface.Port, up))
 		if iface.Link != nil {
 			faults = append(faults, setLink(carrierPort(iface), up))
