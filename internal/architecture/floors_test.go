@@ -25,8 +25,8 @@ var floors = []struct {
 	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
 	// the first certificates, before there is an agent that could be asked.
 	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster"}},
-	// The lab runs the binary and looks at it from outside.
-	{"internal/lab", []string{"internal/identity", "internal/cluster"}},
+	// The lab runs the binary and looks at it from outside. It reads the store to see what the agents have written.
+	{"internal/lab", []string{"internal/store", "internal/identity", "internal/cluster"}},
 	// The simulator plays what decides, in virtual time. Of address and guard it uses what is pure.
 	{"internal/sim", []string{"internal/guard", "internal/steering", "internal/address", "internal/tenure", "internal/placement", "internal/cluster"}},
 

@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,7 +22,17 @@ func (s *stage) startClients(ctx context.Context, member string, count int) (*pr
 
 // startProbe begins to measure for how long addresses do not answer.
 func (s *stage) startProbe(ctx context.Context, member string, addresses []string) (*program, error) {
-	p, err := s.start(ctx, member, append([]string{"holdfast", "lab", "probe"}, addresses...)...)
+	return s.startProbeOf(ctx, member, addresses)
+}
+
+// startServiceProbe does the same for all addresses of the cluster, with the service addresses.
+func (f *failover) startServiceProbe(ctx context.Context) (*program, error) {
+	services := slices.Sorted(maps.Keys(f.services))
+	return f.startProbeOf(ctx, "client1", slices.Sorted(maps.Keys(f.holders)), "--service", strings.Join(services, ","), "--name", f.plan.Resolver.Delegations[0].Zone)
+}
+
+func (s *stage) startProbeOf(ctx context.Context, member string, addresses []string, more ...string) (*program, error) {
+	p, err := s.start(ctx, member, slices.Concat([]string{"holdfast", "lab", "probe"}, more, addresses)...)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +55,11 @@ func (s *stage) answering(ctx context.Context, probe *program) error {
 		err := probe.ask("report", &report)
 		for _, silence := range report.LastMS {
 			if silence > 100 {
+				return false, err
+			}
+		}
+		for _, one := range report.Services {
+			if one.LastMS > 100 {
 				return false, err
 			}
 		}
@@ -71,10 +88,10 @@ func (r probeReport) longest() float64 {
 	return longest
 }
 
-// watch makes the probe look closely at some addresses, and waits until their echoes come and their idle clients are connected.
-func (s *stage) watch(ctx context.Context, probe *program, addresses []string) error {
+// watch makes the probe look closely at some addresses and service addresses, and waits until their echoes come and their idle clients are connected.
+func (s *stage) watch(ctx context.Context, probe *program, addresses, services []string) error {
 	var report probeReport
-	if err := probe.ask("watch "+strings.Join(addresses, " "), &report); err != nil {
+	if err := probe.ask("watch "+strings.Join(slices.Concat(addresses, services), " "), &report); err != nil {
 		return err
 	}
 	return s.wait(ctx, "the addresses that are watched are echoed, and idle clients are connected to them", func() (bool, error) {

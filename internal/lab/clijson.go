@@ -39,6 +39,12 @@ func parseNodeReport(data []byte) (nodeReport, error) {
 	return r, nil
 }
 
+// The kinds of addresses that move.
+const (
+	kindDynamic = "dynamic"
+	kindService = "service"
+)
+
 // heldAddress is one line of `holdfast network interfaces list`.
 type heldAddress struct {
 	Address string `json:"address"`

@@ -58,15 +58,23 @@ func defaultGroupnets(file File) string {
 // labPool is the pool that poolYAML writes.
 const labPool = "groupnet0.subnet0.pool0"
 
+// labSubnet is the subnet around it.
+const labSubnet = "groupnet0.subnet0"
+
 // poolYAML writes the lab's groupnets section around one pool. gateway and extra are complete lines or empty.
 func poolYAML(gateway, addresses, members, extra string) string {
+	return subnetYAML(gateway, "10.10.0.4-10.10.0.6", addresses, members, extra)
+}
+
+// subnetYAML is poolYAML with other service addresses.
+func subnetYAML(gateway, services, addresses, members, extra string) string {
 	return `groupnets:
   - name: groupnet0
     subnets:
       - name: subnet0
         cidr: 10.10.0.0/24
 ` + gateway + `        sc-service-name: ssip.lab
-        sc-service-addrs: [10.10.0.4-10.10.0.6]
+        sc-service-addrs: [` + services + `]
         pools:
           - name: pool0
             alloc-method: dynamic

@@ -25,12 +25,13 @@ const controlPatience = 60 * time.Second
 
 // request asks the host for one thing.
 type request struct {
-	Op      string     `json:"op"`
-	Member  string     `json:"member,omitempty"`
-	Agent   bool       `json:"agent,omitempty"`   // the agent alone
-	Guard   bool       `json:"guard,omitempty"`   // the guard of the agent alone
-	Carrier bool       `json:"carrier,omitempty"` // take the carrier down too
-	Groups  [][]string `json:"groups,omitempty"`  // of members, for partition
+	Op        string     `json:"op"`
+	Member    string     `json:"member,omitempty"`
+	Agent     bool       `json:"agent,omitempty"`     // the agent alone, or with Guard both
+	Guard     bool       `json:"guard,omitempty"`     // the guard of the agent alone, or with Agent both
+	Carrier   bool       `json:"carrier,omitempty"`   // take the carrier down too
+	Interface string     `json:"interface,omitempty"` // this one alone, for cut
+	Groups    [][]string `json:"groups,omitempty"`    // of members, for partition
 }
 
 // response is the host's answer.

@@ -53,6 +53,9 @@ func (d Directory) path(name ...string) string {
 // node is the directory of one member: its agent's --dir for a node, and its logs.
 func (d Directory) node(member string) string { return d.path(nodesDir, member) }
 
+// identity is the directory of a node's certificates.
+func (d Directory) identity(node string) string { return filepath.Join(d.node(node), "identity") }
+
 // prepare makes the directory, claims it with the lock, clears what a dead lab left in it and registers it. The lab
 // lives as long as the file that it returns is open anywhere.
 func (d Directory) prepare() (*os.File, error) {

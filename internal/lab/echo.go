@@ -1,9 +1,9 @@
 package lab
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 
@@ -15,10 +15,10 @@ import (
 const echoPort = 7
 
 // echoCommand is what scenarios run on every node for the probes of a client: whatever comes by UDP goes back, from the address that
-// it came to; whoever connects by TCP is told the node's name, and hears nothing more.
+// it came to; whoever connects by TCP is told the node's name, and again for each line that he says.
 func echoCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "serve-echo", Short: "Echo datagrams, and keep TCP connections without a word", Args: cobra.NoArgs,
+		Use: "serve-echo", Short: "Echo datagrams, and keep TCP connections", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			name, err := os.Hostname()
 			if err != nil {
@@ -51,8 +51,9 @@ func keepConnections(listener net.Listener, name string) {
 		}
 		go func() {
 			defer connection.Close()
-			if _, err := fmt.Fprintln(connection, name); err == nil {
-				_, _ = io.Copy(io.Discard, connection) // until the client goes, or the connection is destroyed
+			_, err := fmt.Fprintln(connection, name)
+			for lines := bufio.NewScanner(connection); err == nil && lines.Scan(); { // until the client goes, or the connection is destroyed
+				_, err = fmt.Fprintln(connection, name)
 			}
 		}()
 	}

@@ -16,7 +16,8 @@ func TestPercentiles(t *testing.T) {
 	}{
 		"one":     {[]float64{7}, percentile{7, 7, 7}},
 		"three":   {[]float64{30, 10, 20}, percentile{20, 30, 30}},
-		"hundred": {hundred, percentile{51, 100, 100}},
+		"four":    {[]float64{40, 10, 30, 20}, percentile{20, 40, 40}},
+		"hundred": {hundred, percentile{50, 99, 100}}, // the longest of a hundred is not the 99th of them
 	} {
 		if got := percentiles(c.values); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -20,7 +20,7 @@ func faultCommands(at locate) []*cobra.Command {
 	}
 }
 
-// machineCommand is a command about one member, or the agent or the guard on it.
+// machineCommand is a command about one member, or the agent or the guard on it, or both.
 func machineCommand(at locate, op, short string) *cobra.Command {
 	ask := request{Op: op}
 	command := &cobra.Command{
@@ -30,9 +30,8 @@ func machineCommand(at locate, op, short string) *cobra.Command {
 			return tell(at, ask)
 		},
 	}
-	command.Flags().BoolVar(&ask.Agent, "agent", false, "do it to the agent alone; its guard goes on")
-	command.Flags().BoolVar(&ask.Guard, "guard", false, "do it to the agent's guard alone")
-	command.MarkFlagsMutuallyExclusive("agent", "guard")
+	command.Flags().BoolVar(&ask.Agent, "agent", false, "do it to the agent alone; its guard goes on, unless --guard is given too")
+	command.Flags().BoolVar(&ask.Guard, "guard", false, "do it to the agent's guard alone; with --agent to both at once")
 	return command
 }
 
@@ -66,6 +65,7 @@ func cutCommand(at locate) *cobra.Command {
 			return tell(at, ask)
 		},
 	}
+	command.Flags().StringVar(&ask.Interface, "interface", "", "of this interface alone (default all)")
 	command.Flags().BoolVar(&ask.Carrier, "carrier", false, "take the carrier down instead, as when the cable is pulled")
 	return command
 }

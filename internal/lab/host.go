@@ -164,9 +164,12 @@ func (h *host) change(ask request) error {
 	}
 	switch ask.Op {
 	case "cut":
-		return h.cut(m, ask.Carrier)
+		return h.cut(m, ask.Interface, ask.Carrier)
 	case "heal":
 		return h.heal(m)
+	}
+	if ask.Agent && ask.Guard {
+		return m.bothCommand(ask.Op)
 	}
 	if ask.Agent {
 		return m.serviceCommand(ask.Op, serviceAgent)
@@ -211,14 +214,26 @@ func (h *host) ports(m *machine) []string {
 	return ports
 }
 
-// cut drops the frames of a member at the switch, or with carrier takes its links down.
-func (h *host) cut(m *machine, carrier bool) error {
+// cut drops the frames of a member at the switch, or with carrier takes its links down; with the name of an interface only that one's.
+func (h *host) cut(m *machine, name string, carrier bool) error {
+	ports := h.ports(m)
+	if name != "" {
+		i := slices.IndexFunc(m.Interfaces, func(iface Interface) bool { return iface.Name == name })
+		if i < 0 {
+			return fmt.Errorf("%s has no interface %q", m.Name, name)
+		}
+		ports = []string{m.Interfaces[i].Port}
+	}
+	if carrier && name != "" {
+		m.unplugged = append(m.unplugged, name)
+		return m.setLinks()
+	}
 	if carrier {
 		m.carrierDown = true
 		return m.setLinks()
 	}
 	next := h.filter
-	next.Cut = slices.Compact(slices.Sorted(slices.Values(append(h.ports(m), h.filter.Cut...))))
+	next.Cut = slices.Compact(slices.Sorted(slices.Values(append(ports, h.filter.Cut...))))
 	return h.setFilter(next)
 }
 
@@ -226,7 +241,7 @@ func (h *host) cut(m *machine, carrier bool) error {
 func (h *host) heal(m *machine) error {
 	next := h.filter
 	next.Cut = slices.DeleteFunc(slices.Clone(h.filter.Cut), func(port string) bool { return slices.Contains(h.ports(m), port) })
-	m.carrierDown = false
+	m.carrierDown, m.unplugged = false, nil
 	return errors.Join(h.setFilter(next), m.setLinks())
 }
 
@@ -234,7 +249,7 @@ func (h *host) heal(m *machine) error {
 func (h *host) healAll() error {
 	err := errors.Join(h.setFilter(filter{}), h.power(true, false))
 	for _, m := range h.members {
-		m.carrierDown = false
+		m.carrierDown, m.unplugged = false, nil
 		err = errors.Join(err, m.setLinks())
 	}
 	return err

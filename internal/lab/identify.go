@@ -28,7 +28,7 @@ func (d Directory) identify(plan *Plan) error {
 		}
 		addresses = append(addresses, netip.MustParseAddr("127.0.0.1"))
 		names := []string{member.Name, "localhost"}
-		if err := identity.Issue(authority, filepath.Join(directory, "identity"), member.Name, addresses, names); err != nil {
+		if err := identity.Issue(authority, d.identity(member.Name), member.Name, addresses, names); err != nil {
 			return fmt.Errorf("making the certificate of %s: %w", member.Name, err)
 		}
 		if err := os.WriteFile(filepath.Join(directory, "cluster.yaml"), []byte(plan.Cluster), 0o600); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// How an idle client behaves: it sends nothing, and when its connection ends it makes another at once. A packet that opens a
+// How an idle client behaves: it sends nothing unless it is told to speak, and when its connection ends it makes another at once. A packet that opens a
 // connection and is lost would be sent again by TCP after a second; this client has less patience.
 const (
 	idleDialPatience = 5 * time.Millisecond
@@ -26,6 +26,9 @@ type idleClient struct {
 	node   string    // whom it reaches; empty: nobody
 	broke  time.Time // when its connection ended, since the last reset; zero: it did not
 	stands time.Time // when the present one was made
+
+	connection net.Conn // the present one; nil: none
+	answers    int      // to what it said, since the last reset
 }
 
 // run connects, and connects again, until the context ends.
@@ -55,13 +58,19 @@ func (c *idleClient) keep(ctx context.Context, connection net.Conn) {
 	}
 	_ = connection.SetReadDeadline(time.Time{})
 	c.mu.Lock()
-	c.node, c.stands = strings.TrimSpace(node), made
+	c.node, c.stands, c.connection = strings.TrimSpace(node), made, connection
 	c.mu.Unlock()
-	_, _ = reader.ReadByte() // nothing comes; its end does
+	for err == nil { // unless it speaks nothing comes, until its end does
+		if _, err = reader.ReadString('\n'); err == nil {
+			c.mu.Lock()
+			c.answers++
+			c.mu.Unlock()
+		}
+	}
 	ended := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.node = ""
+	c.node, c.connection = "", nil
 	if c.broke.IsZero() {
 		c.broke = ended
 	}
@@ -70,7 +79,23 @@ func (c *idleClient) keep(ctx context.Context, connection net.Conn) {
 func (c *idleClient) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.broke = time.Time{}
+	c.broke, c.answers = time.Time{}, 0
+}
+
+// speak says a line on its connection, if it has one. Whether it still works shows in the answer.
+func (c *idleClient) speak() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.connection != nil {
+		_, _ = c.connection.Write([]byte("are you there?\n"))
+	}
+}
+
+// answered counts the answers since the last reset.
+func (c *idleClient) answered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answers
 }
 
 // state says whom it reaches, and what has become of its connection since the last reset.

@@ -173,11 +173,16 @@ func (l *initLine) signal(service string, signal syscall.Signal) error {
 	return l.ask(order{Op: "signal", Service: service, Signal: int(signal)})
 }
 
+// endOf is closed when a service that has been started ends.
+func (l *initLine) endOf(service string) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended[service]
+}
+
 // end signals a service and waits until it has ended; after stopPatience it is killed, which is an error.
 func (l *initLine) end(service string, signal syscall.Signal) error {
-	l.mu.Lock()
-	ended := l.ended[service]
-	l.mu.Unlock()
+	ended := l.endOf(service)
 	if err := l.signal(service, signal); err != nil {
 		return err
 	}

@@ -159,6 +159,30 @@ func TestLabAgentAlone(t *testing.T) {
 	lab.fails(request{Op: "kill", Member: "client1", Agent: true}, "has no agent")
 }
 
+func TestLabAgentAndGuard(t *testing.T) {
+	lab := startLab(t, smallLab(1, 1), launchOptions{})
+	both := func(op string) request { return request{Op: op, Member: "node1", Agent: true, Guard: true} }
+	for _, step := range []struct{ op, agent, guard string }{
+		{"kill", "agent killed by signal SIGKILL", "killed by signal SIGKILL"},
+		{"start", "agent running", "running"},
+		{"freeze", "agent running", "running"},
+		{"thaw", "agent running", "running"},
+		{"kill", "agent killed by signal SIGKILL", "killed by signal SIGKILL"},
+	} {
+		lab.must(both(step.op))
+		if got := lab.member("node1"); got.Service != step.agent || got.Guard != step.guard || got.State != "on" {
+			t.Errorf("after %s --agent --guard: %+v, want %q and %q", step.op, got, step.agent, step.guard)
+		}
+	}
+	lab.fails(both("kill"), "the agent is not running")
+	lab.must(request{Op: "start", Member: "node1", Guard: true})
+	lab.fails(both("kill"), "the agent is not running")
+	if got := lab.member("node1"); got.Guard != "running" {
+		t.Errorf("half of what was asked has been done: %+v", got)
+	}
+	lab.fails(request{Op: "kill", Member: "client1", Agent: true, Guard: true}, "has no guard")
+}
+
 func TestLabCutPartitionSwitch(t *testing.T) {
 	lab := startLab(t, smallLab(3, 1), launchOptions{})
 	carrier := func(node, want string) {
@@ -179,6 +203,12 @@ func TestLabCutPartitionSwitch(t *testing.T) {
 	carrier("node1", "0")
 	lab.must(request{Op: "heal", Member: "node1"})
 	carrier("node1", "1")
+
+	lab.must(request{Op: "cut", Member: "node2", Carrier: true, Interface: "eth0"})
+	carrier("node2", "0")
+	lab.fails(request{Op: "cut", Member: "node2", Carrier: true, Interface: "eth7"}, `no interface "eth7"`)
+	lab.must(request{Op: "heal", Member: "node2"})
+	carrier("node2", "1")
 
 	status := lab.must(request{Op: "partition", Groups: [][]string{{"node1", "client1"}, {"node2"}}})
 	if len(status.Partition) != 2 || strings.Join(status.Partition[0], ",") != "node1,client1" {

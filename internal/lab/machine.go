@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -26,9 +27,10 @@ type machine struct {
 
 	on          bool
 	frozen      bool
-	carrierDown bool // by cut --carrier
-	switchDown  bool // by switch off --carrier
-	pid         int  // of the member's first process, as the host sees it
+	carrierDown bool     // by cut --carrier
+	unplugged   []string // interfaces, by cut --carrier --interface
+	switchDown  bool     // by switch off --carrier
+	pid         int      // of the member's first process, as the host sees it
 	first       *exec.Cmd
 	door        atomic.Int64 // pid once the member can be entered, else 0; read without the lock
 	line        *initLine    // to the first process
@@ -91,6 +93,41 @@ func (m *machine) serviceCommand(op, service string) error {
 		return m.line.signal(service, syscall.SIGCONT)
 	}
 	return fmt.Errorf("this lab cannot %q the %s alone", op, service)
+}
+
+// bothCommand does it to the agent and its guard. The guard comes first, so that it does not see what happens to the agent; an agent
+// that is to stop in order does so while its guard is there. What is killed is killed at once.
+func (m *machine) bothCommand(op string) error {
+	first, second := serviceGuard, serviceAgent
+	switch op {
+	case "stop":
+		first, second = second, first
+	case "kill":
+		if m.Kind != KindNode || !m.on || m.frozen {
+			break // for the reason that serviceCommand gives
+		}
+		return m.killBoth(first, second)
+	}
+	if err := m.serviceCommand(op, first); err != nil {
+		return err
+	}
+	return m.serviceCommand(op, second)
+}
+
+// killBoth kills two services and returns when they are gone.
+func (m *machine) killBoth(first, second string) error {
+	if !m.line.running(second) {
+		return fmt.Errorf("the %s is not running", second) // or only one of them would be killed
+	}
+	ended := m.line.endOf(first)
+	if err := m.line.signal(first, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := m.line.end(second, syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-ended
+	return nil
 }
 
 // powerOn starts the member's first process in namespaces of its own, plugs it in, and starts what it runs.
@@ -190,9 +227,15 @@ func (m *machine) startLink(iface Interface) error {
 // linksUp says whether the member should have carrier.
 func (m *machine) linksUp() bool { return !m.carrierDown && !m.switchDown }
 
-// settle waits until both ends of every link carry frames.
+// plugged says whether an interface should have carrier.
+func (m *machine) plugged(iface Interface) bool {
+	return m.linksUp() && !slices.Contains(m.unplugged, iface.Name)
+}
+
+// settle waits until both ends of every link carry frames that is not unplugged.
 func (m *machine) settle(world bootOrder) error {
-	for _, iface := range m.Interfaces {
+	world.Member.Interfaces = slices.DeleteFunc(slices.Clone(m.Interfaces), func(iface Interface) bool { return !m.plugged(iface) })
+	for _, iface := range world.Member.Interfaces {
 		if err := waitRunning(iface.Port); err != nil {
 			return err
 		}
@@ -207,7 +250,7 @@ func (m *machine) setLinks() error {
 	}
 	var faults []error
 	for _, iface := range m.Interfaces {
-		up := m.linksUp()
+		up := m.plugged(iface)
 		faults = append(faults, setLink(iface.Port, up))
 		if iface.Link != nil {
 			faults = append(faults, setLink(carrierPort(iface), up))

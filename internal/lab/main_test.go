@@ -41,7 +41,8 @@ func playHoldfast(arguments []string) int {
 		fmt.Printf("{\"serving\": true, \"socket\": %q}\n", os.Getenv("HOLDFAST_SOCKET"))
 	}}
 	status.Flags().String("output", "", "")
-	root.AddCommand(Command(), agent, status)
+	guard := &cobra.Command{Use: "guard", RunE: agent.RunE}
+	root.AddCommand(Command(), agent, guard, status)
 	root.SetArgs(arguments)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "holdfast:", err)

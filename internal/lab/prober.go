@@ -30,6 +30,14 @@ type prober struct {
 	silences map[netip.Addr]*silence
 	watched  map[netip.Addr]*watched
 	unwatch  context.CancelFunc // ends the idle clients
+	services map[netip.Addr]*service
+	query    []byte // what service addresses are asked, but for its number
+}
+
+// service is a service address.
+type service struct {
+	silence silence // of its answers to queries
+	watched bool
 }
 
 // watched is an address that is looked at more closely.
@@ -71,6 +79,9 @@ func (p *prober) watch(ctx context.Context, names []string) {
 	p.unwatch()
 	ctx, p.unwatch = context.WithCancel(ctx)
 	p.watched = map[netip.Addr]*watched{}
+	for address, one := range p.services {
+		one.watched = slices.Contains(names, address.String())
+	}
 	for _, address := range p.addresses {
 		if slices.Contains(names, address.String()) {
 			one := &watched{client: idleClient{address: address}}
@@ -94,6 +105,9 @@ func (p *prober) begin() {
 	p.silences = make(map[netip.Addr]*silence)
 	for _, address := range p.addresses {
 		p.silences[address] = &silence{last: now}
+	}
+	for _, one := range p.services {
+		one.silence = silence{last: now}
 	}
 	for _, one := range p.watched {
 		one.silence, one.tally = silence{last: now}, tally{next: p.round + 1}
@@ -119,13 +133,19 @@ func (p *prober) now() probeReport {
 		r.LastMS[address.String()] = milliseconds(now.Sub(s.last))
 		r.LongestMS[address.String()] = milliseconds(s.until(now))
 	}
+	for address, one := range p.services {
+		if r.Services == nil {
+			r.Services = make(map[string]serviceReport)
+		}
+		r.Services[address.String()] = serviceReport{LongestMS: milliseconds(one.silence.until(now)), LastMS: milliseconds(now.Sub(one.silence.last)), Watched: one.watched}
+	}
 	return r
 }
 
 // report says what has become of the address for a client that uses it, since the last reset.
 func (w *watched) report() watchedReport {
 	node, broke, stands := w.client.state()
-	r := watchedReport{Lost: len(w.tally.lost), Node: node, Broke: !broke.IsZero(), LastMS: milliseconds(time.Since(w.silence.last))}
+	r := watchedReport{Answers: w.client.answered(), Lost: len(w.tally.lost), Node: node, Broke: !broke.IsZero(), LastMS: milliseconds(time.Since(w.silence.last))}
 	if r.Broke && node != "" {
 		if began := w.began; len(w.tally.lost) > 0 && began.Before(broke) {
 			broke = began
@@ -169,6 +189,11 @@ func (p *prober) nextRound(now time.Time) (echoes, datagrams []ipv4.Message) {
 		}
 		echoes = append(echoes, ipv4.Message{Buffers: request, Addr: &net.IPAddr{IP: address.AsSlice()}})
 	}
+	for address, one := range p.services {
+		if one.watched || p.round%p.every == 0 {
+			datagrams = append(datagrams, ipv4.Message{Buffers: [][]byte{numbered(p.query, p.round)}, Addr: &net.UDPAddr{IP: address.AsSlice(), Port: dnsPort}})
+		}
+	}
 	p.sent += len(echoes) + len(datagrams)
 	return echoes, datagrams
 }
@@ -186,8 +211,11 @@ func (p *prober) answeredEcho(from netip.Addr, packet []byte, at time.Time) {
 	}
 }
 
-// answeredDatagram takes in an echo of a datagram.
+// answeredDatagram takes in an echo of a datagram, or the answer to a query.
 func (p *prober) answeredDatagram(from netip.Addr, packet []byte, at time.Time) {
+	if p.answeredQuery(from, packet, at) {
+		return
+	}
 	number, ok := numberOf(packet)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -232,10 +232,15 @@ func (s *stage) wait(ctx context.Context, what string, condition func() (bool, e
 
 // pool is who holds the pool addresses.
 func (s *stage) pool(ctx context.Context, asked string) (map[string]string, error) {
+	return s.heldOf(ctx, asked, kindDynamic)
+}
+
+// heldOf is who holds the addresses of one kind; nobody holds one that is on its way.
+func (s *stage) heldOf(ctx context.Context, asked, kind string) (map[string]string, error) {
 	all, err := held(ctx, s.Directory, asked)
 	holders := make(map[string]string)
 	for _, a := range all {
-		if a.Kind == "dynamic" {
+		if a.Kind == kind {
 			holders[a.Address] = a.Node
 			if a.State != "held" {
 				holders[a.Address] = ""

@@ -135,9 +135,14 @@ func TestLabClientsAndProbe(t *testing.T) {
 	if err := s.startEcho(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.watch(t.Context(), probe, []string{"10.10.0.11"}); err != nil {
+	if err := s.watch(t.Context(), probe, []string{"10.10.0.11"}, nil); err != nil {
 		t.Fatal(err)
 	}
+	var heard probeReport
+	if err := probe.ask("speak", &heard); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what the idle client says is answered", func() bool { return probe.ask("report", &heard) == nil && heard.unheard() == 0 })
 	lab.must(request{Op: "cut", Member: "node1"})
 	var report clientReport
 	until(t, "all clients notice", func() bool {

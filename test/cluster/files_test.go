@@ -11,6 +11,7 @@ type cast struct {
 	resolver                string // bind unless said otherwise
 	services                string // service addresses; default 10.10.0.4-10.10.0.6
 	addresses               string // of the pool; default three for each node
+	members                 string // of the pool; default eth0 of each node
 	pool                    string // further settings of the pool, as name: value lines
 	groupnet                string // of the groupnet
 	list                    string // the section nodes:
@@ -32,6 +33,9 @@ func (c cast) file() string {
 	var members []string
 	for i := range c.nodes {
 		members = append(members, fmt.Sprintf(`"%d:eth0"`, i+1))
+	}
+	if c.members == "" {
+		c.members = strings.Join(members, ", ")
 	}
 	file := fmt.Sprintf("lab: {nodes: %d, clients: %d, routers: %d, resolver: %s}\ncluster:\n", c.nodes, c.clients, c.routers, c.resolver)
 	if c.multiplier == 0 {
@@ -56,7 +60,7 @@ func (c cast) file() string {
               ranges: [%s]
               ifaces: [%s]
               sc-dns-zone: cluster.lab
-`, indent("      ", c.groupnet), c.services, c.addresses, strings.Join(members, ", ")) + indent("              ", c.pool)
+`, indent("      ", c.groupnet), c.services, c.addresses, c.members) + indent("              ", c.pool)
 }
 
 func indent(by, text string) string {

@@ -26,7 +26,7 @@ func TestGuard(t *testing.T) {
 		l.spread(t, l.nodes, 3, 3, 3, 3)
 	})
 	t.Run("agent killed with its cgroup", func(t *testing.T) {
-		killGroup := l.cgroupOf(t, "node3") // skips where there is none
+		killGroup := l.cgroupOf(t, "node3", "agent") // skips where there is none
 		l.letsGo(t, w, "node3", func(*testing.T, string) time.Time { return killGroup() })
 		l.do(t, "start", "--agent", "node3")
 		l.spread(t, l.nodes, 3, 3, 3, 3)
@@ -48,6 +48,19 @@ func TestGuard(t *testing.T) {
 		l.do(t, "start", "--agent", "node2")
 		l.spread(t, l.nodes, 3, 3, 3, 3)
 		l.answersFrom(t, "node2")
+	})
+	t.Run("both killed with their cgroups", func(t *testing.T) {
+		killAgent, killGuard := l.cgroupOf(t, "node4", "agent"), l.cgroupOf(t, "node4", "guard")
+		w.leave(t, "node4")
+		killGuard()
+		killAgent()
+		l.mortal(t, "node4")
+		l.spread(t, without(l.nodes, "node4"), 4, 4, 4)
+		l.holdsNothing(t, "node4") // nobody is there to take them off: the kernel does
+		w.join(whole, "node4")
+		l.do(t, "start", "--agent", "--guard", "node4")
+		l.spread(t, l.nodes, 3, 3, 3, 3)
+		l.answersFrom(t, "node4")
 	})
 	t.Run("both frozen", func(t *testing.T) {
 		w.leave(t, "node3")
@@ -168,8 +181,8 @@ func (l *lab) guardLog(t *testing.T, node string) string {
 	return string(log)
 }
 
-// agentProcess is the number of a node's agent, as this process sees it.
-func (l *lab) agentProcess(t *testing.T, node string) int {
+// process is the number of a node's agent or guard, as this process sees it.
+func (l *lab) process(t *testing.T, node, role string) int {
 	t.Helper()
 	for _, process := range processesOf(l.dir) {
 		var pid int
@@ -177,18 +190,23 @@ func (l *lab) agentProcess(t *testing.T, node string) int {
 		if _, err := fmt.Sscanf(process, "%d %q", &pid, &line); err != nil {
 			t.Fatal(err)
 		}
-		if words := strings.Fields(line); len(words) > 1 && words[1] == "agent" && strings.Contains(line+" ", "/"+node+" ") {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[1] != role {
+			continue
+		}
+		work, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)) // each runs in its node's directory
+		if err == nil && filepath.Base(work) == node {
 			return pid
 		}
 	}
-	t.Fatalf("%s has no agent", node)
+	t.Fatalf("%s has no %s", node, role)
 	return 0
 }
 
 // signal signals a node's agent without going through the lab, and returns when.
 func (l *lab) signal(t *testing.T, node string, s syscall.Signal) time.Time {
 	t.Helper()
-	pid := l.agentProcess(t, node)
+	pid := l.process(t, node, "agent")
 	at := time.Now()
 	if err := syscall.Kill(pid, s); err != nil {
 		t.Fatal(err)
@@ -196,8 +214,18 @@ func (l *lab) signal(t *testing.T, node string, s syscall.Signal) time.Time {
 	return at
 }
 
-// cgroupOf puts a node's agent into a cgroup of its own, and returns what kills everything in it at once and says when.
-func (l *lab) cgroupOf(t *testing.T, node string) (kill func() time.Time) {
+// mortal checks that each moving address that a node's kernel still has ends by itself.
+func (l *lab) mortal(t *testing.T, node string) {
+	t.Helper()
+	for line := range strings.Lines(l.must(t, node, "ip", "-o", "-4", "addr", "show")) {
+		if strings.Contains(line, "/32 ") && (!strings.Contains(line, " valid_lft ") || strings.Contains(line, " valid_lft forever")) {
+			t.Errorf("the kernel of %s would keep an address for ever: %s", node, line)
+		}
+	}
+}
+
+// cgroupOf puts a node's agent or guard into a cgroup of its own, and returns what kills everything in it at once and says when.
+func (l *lab) cgroupOf(t *testing.T, node, role string) (kill func() time.Time) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -222,7 +250,7 @@ func (l *lab) cgroupOf(t *testing.T, node string) (kill func() time.Time) {
 	if _, err := os.Stat(filepath.Join(group, "cgroup.kill")); err != nil {
 		t.Skipf("this kernel kills no cgroups (Linux 5.14 does): %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(l.agentProcess(t, node))), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(l.process(t, node, role))), 0o644); err != nil {
 		t.Skipf("no process can be put into a cgroup here: %v", err)
 	}
 	return func() time.Time {

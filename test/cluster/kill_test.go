@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestKillAnyNode turns the power of each of four nodes off in turn. Each time the survivors end with four addresses each, by
@@ -93,6 +95,91 @@ func TestPlanIsWhatHappens(t *testing.T) {
 			t.Errorf("plan --down node2 does not say that %s goes to %s:\n%s", h.Address, h.NextNode, plan)
 		}
 	}
+}
+
+// TestServiceAddressOfTheStoreLeader turns off the node whose member leads the store. The successor of its service address has that on
+// its interface before it can be on record: the death is noticed by heartbeats, and nobody waits for the store to have a leader again.
+func TestServiceAddressOfTheStoreLeader(t *testing.T) {
+	l := startLab(t, 4, cast{nodes: 4, clients: 1, resolver: "none", services: "10.10.0.4-10.10.0.7", multiplier: 6}.file())
+	w := l.watch(t)
+	_, before := l.spread(t, l.nodes, 3, 3, 3, 3)
+	now, err := l.status("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := now.Store.Leader
+	list, err := l.holdings("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := map[string]string{} // of the service addresses of the leader
+	for _, h := range list {
+		if h.Kind == "service" && h.Node == leader {
+			next[h.Address] = h.NextNode
+		}
+	}
+	if len(next) == 0 {
+		t.Fatalf("%s leads the store and has no service address: %v", leader, before)
+	}
+	died := ""
+	for _, n := range now.Nodes {
+		if n.Name == leader {
+			died = fmt.Sprintf("%s.%d", strings.TrimPrefix(leader, "node"), n.Incarnation.Start)
+		}
+	}
+	w.leave(t, leader)
+	l.do(t, "kill", leader)
+	survivors := without(l.nodes, leader)
+	_, after := l.spread(t, survivors, 4, 4, 4)
+	story := l.failover(t, survivors[0], died)
+	for address, successor := range next {
+		if after[address] != successor {
+			t.Errorf("%s was to go to %s and is on %s", address, successor, after[address])
+		}
+		taken, told := story[address]
+		if !told || taken.Node != successor || taken.OnInterface.IsZero() || taken.Recorded.IsZero() {
+			t.Errorf("what %s says of %s: %+v", successor, address, taken)
+			continue
+		}
+		if !taken.OnInterface.Before(taken.Recorded) {
+			t.Errorf("%s was on record at %v and only then, at %v, on the interface of %s", address, taken.Recorded, taken.OnInterface, successor)
+		}
+		t.Logf("%s: found down, after %v on the interface, after %v on record", address, taken.OnInterface.Sub(taken.Found), taken.Recorded.Sub(taken.Found))
+		l.must(t, "client1", "dig", "+short", "+tries=5", "@"+address, "cluster.lab", "A")
+	}
+}
+
+// taking is what a failover says of one address, by the clock of the node that took it.
+type taking struct {
+	Address, Node   string
+	Found, Recorded time.Time
+	OnInterface     time.Time `json:"on_interface"`
+}
+
+// failover waits until a failover has been told to its end, and returns what it says of each address.
+func (l *lab) failover(t *testing.T, asked, id string) map[string]taking {
+	t.Helper()
+	var story map[string]taking
+	eventually(t, "every address of failover "+id+" is on record", func() error {
+		var told struct {
+			Failover struct{ Addresses []taking }
+		}
+		if err := l.read(asked, &told, "explain", "--event", id); err != nil {
+			return err
+		}
+		story = map[string]taking{}
+		for _, a := range told.Failover.Addresses {
+			if a.Recorded.IsZero() {
+				return fmt.Errorf("%s is not", a.Address)
+			}
+			story[a.Address] = a
+		}
+		if len(story) == 0 {
+			return errors.New("it has no address")
+		}
+		return nil
+	})
+	return story
 }
 
 const nginxConfig = `user root; worker_processes 1; daemon off; pid /run/nginx.pid; error_log stderr;

@@ -15,10 +15,7 @@ func TestSilentCutOfTheClientsNetwork(t *testing.T) {
 		fmt.Fprintf(&list, "- {name: node%d, lnn: %d, interfaces: [eth1, eth0], addresses: [10.99.0.1%d, 10.10.0.1%d]}\n", i, i, i, i)
 	}
 	l := startLab(t, 4, cast{nodes: 4, clients: 1, resolver: "none", list: list.String(), multiplier: 6}.file())
-	for _, node := range l.nodes { // both networks are on one switch: without this a node answers for the addresses of the other one
-		l.must(t, node, "sh", "-c", `for i in all eth0 eth1; do
-			echo 1 >/proc/sys/net/ipv4/conf/$i/arp_ignore; echo 2 >/proc/sys/net/ipv4/conf/$i/arp_announce; done; ip neigh flush all`)
-	}
+	l.oneNetworkEach(t)
 	w := l.watch(t)
 	l.spread(t, l.nodes, 3, 3, 3, 3)
 	l.must(t, "node2", "nft", "add table netdev cut; add chain netdev cut in { type filter hook ingress device eth0 priority 0; policy drop; }")

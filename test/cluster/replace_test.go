@@ -221,11 +221,11 @@ func TestReplace(t *testing.T) {
 	there := len(w.check(t).Seen)
 	t.Run("in turn", func(t *testing.T) {
 		for _, node := range l.nodes {
-			before := l.agentProcess(t, node)
+			before := l.process(t, node, "agent")
 			began := time.Now()
 			l.do(t, "replace", node)
 			t.Logf("%s: %v", node, time.Since(began).Round(time.Millisecond))
-			if l.agentProcess(t, node) == before {
+			if l.process(t, node, "agent") == before {
 				t.Errorf("the agent of %s is still process %d", node, before)
 			}
 			eventually(t, "the cluster serves as before", func() error {
@@ -280,7 +280,7 @@ func (l *lab) incarnations(t *testing.T) map[string]string {
 // nothing. The running one goes on each time, and can be replaced afterwards.
 func (l *lab) replacedHalfWay(t *testing.T) {
 	node := "node1"
-	before := l.agentProcess(t, node)
+	before := l.process(t, node, "agent")
 	for i, how := range []string{"silent", "gone", "late"} {
 		out, err := l.get(node, "env", connectionVariable+"=half-way", os.Args[0], how, node)
 		if err != nil {
@@ -295,7 +295,7 @@ func (l *lab) replacedHalfWay(t *testing.T) {
 			return err
 		})
 	}
-	if now := l.agentProcess(t, node); now != before {
+	if now := l.process(t, node, "agent"); now != before {
 		t.Errorf("the agent is process %d, and was %d", now, before)
 	}
 	l.do(t, "replace", node)

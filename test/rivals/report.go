@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -44,7 +45,7 @@ type idleReport struct {
 	Unnoticed int          `json:"unnoticed"` // runs in which it had noticed nothing when idlePatience was over
 }
 
-// distribution is a distribution in short; with fewer than a hundred values the 99th percentile is the longest. It is what
+// distribution is a distribution in short; by the nearest rank: with fewer than a hundred values the 99th percentile is the longest. It is what
 // `holdfast lab run failover` says of gaps, computed in the same way.
 type distribution struct {
 	Median float64 `json:"p50"`
@@ -57,7 +58,9 @@ func distributionOf(values []float64) distribution {
 		return distribution{}
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	at := func(share float64) float64 { return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)] }
+	at := func(share float64) float64 { // by the nearest rank: the least value that at least this share of all does not exceed
+		return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
+	}
 	return distribution{Median: at(0.5), P99: at(0.99), Max: sorted[len(sorted)-1]}
 }
 

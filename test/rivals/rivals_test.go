@@ -106,7 +106,8 @@ func TestDistribution(t *testing.T) {
 		want   distribution
 	}{
 		"none": {nil, distribution{}}, "one": {[]float64{7}, distribution{7, 7, 7}},
-		"three": {[]float64{30, 10, 20}, distribution{20, 30, 30}}, "hundred": {hundred, distribution{51, 100, 100}},
+		"three": {[]float64{30, 10, 20}, distribution{20, 30, 30}}, "four": {[]float64{40, 10, 30, 20}, distribution{20, 40, 40}},
+		"hundred": {hundred, distribution{50, 99, 100}}, // the longest of a hundred is not the 99th of them
 	} {
 		if got := distributionOf(c.values); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
