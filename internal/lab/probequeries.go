@@ -34,8 +34,7 @@ func (p *prober) ask(services []string, name string) error {
 
 // queryFor is a query for the IPv4 addresses of a name (RFC 1035, sections 4.1 and 3.1), with the number 0.
 func queryFor(name string) ([]byte, error) {
-	query := make([]byte, dnsHeader)
-	query[5] = 1 // one question
+	query := append(make([]byte, 0, 512), 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) // one question
 	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
 		if len(label) == 0 || len(label) > 63 {
 			return nil, fmt.Errorf("service addresses cannot be asked for the name %q: give a --name such as cluster.lab", name)

@@ -163,7 +163,7 @@ func (s Scenario) check() error {
 		}
 	}
 	if s.Interval%time.Millisecond != 0 {
-		return fmt.Errorf("Interval is %d nanoseconds (%s): write whole milliseconds", s.Interval, s.Interval) //nolint:staticcheck // it is a field's name
+		return fmt.Errorf("the Interval is %d nanoseconds (%s): write whole milliseconds", s.Interval, s.Interval)
 	}
 	if !s.inTime(s.Interval) {
 		return s.tooFast("Interval", s.Interval)
