@@ -7,9 +7,14 @@
 //
 // It judges nothing: there are no bounds in it.
 //
+// It also attacks Holdfast's server, in each of several ways for some seconds, while honest clients ask it: what they notice, what the
+// attackers get, and what it costs the server.
+//
 //	names measure [-rounds N] [-seconds S] [-servers a,b] > report.json
 //	names page < report.json       the section for docs/benchmarks.md
 //	names plot < report.json       the picture, as SVG
+//	names fire [-seconds S] [-rate N] [-attacks a,b] > fire.json
+//	names firepage < fire.json     the section for docs/benchmarks.md
 package main
 
 import (
@@ -19,20 +24,23 @@ import (
 	"os"
 )
 
-// roles are what the program can be. The last two it is for itself.
+// roles are what the program can be. The last three it is for itself.
 var roles = map[string]func(arguments []string) error{
-	"measure": measureCommand,
-	"page":    func([]string) error { return render(page) },
-	"plot":    func([]string) error { return render(plot) },
-	"serve":   serveCommand,
-	"ask":     askCommand,
+	"measure":  measureCommand,
+	"page":     func([]string) error { return render(page) },
+	"plot":     func([]string) error { return render(plot) },
+	"fire":     fireCommand,
+	"firepage": func([]string) error { return render(firePage) },
+	"serve":    serveCommand,
+	"ask":      askCommand,
+	"attack":   attackCommand,
 }
 
 // render writes a report in another form.
-func render(form func(report) string) error {
-	var r report
+func render[R any](form func(R) string) error {
+	var r R
 	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
-		return fmt.Errorf("reading the report of `names measure` from standard input: %w", err)
+		return fmt.Errorf("reading a report from standard input: %w", err)
 	}
 	_, err := io.WriteString(os.Stdout, form(r))
 	return err
@@ -40,7 +48,7 @@ func render(form func(report) string) error {
 
 func main() {
 	if len(os.Args) < 2 || roles[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: names measure > report.json; names page|plot < report.json")
+		fmt.Fprintln(os.Stderr, "usage: names measure > report.json; names page|plot < report.json; names fire > fire.json; names firepage < fire.json")
 		os.Exit(2)
 	}
 	if err := roles[os.Args[1]](os.Args[2:]); err != nil {

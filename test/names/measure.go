@@ -31,7 +31,7 @@ func measureCommand(arguments []string) error {
 		return err
 	}
 	if os.Getenv(inNamespace) == "" {
-		return inside(arguments)
+		return inside("measure", arguments)
 	}
 	if said, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("preparing the namespace: %w: %s", err, said)
@@ -62,12 +62,12 @@ func measureCommand(arguments []string) error {
 }
 
 // inside runs the same in a network namespace of its own.
-func inside(arguments []string) error {
+func inside(role string, arguments []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	command := exec.Command(self, append([]string{"measure"}, arguments...)...)
+	command := exec.Command(self, append([]string{role}, arguments...)...)
 	command.Env = append(os.Environ(), inNamespace+"=yes")
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
 )
@@ -26,13 +28,15 @@ func asked(prefix string, i int, lengths bool) string {
 }
 
 // serveCommand is Holdfast's DNS server as an agent runs it, with a view that does not change and without the rest of an agent. Rate
-// limiting is on, but as all the load comes from one client, the limit is out of its reach.
+// limiting is on, but as all the load comes from one client, the limit is out of its reach unless another one is asked for.
 func serveCommand(arguments []string) error {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	address := flags.String("address", "127.0.0.1", "service address")
 	port := flags.Uint("port", 5300, "port")
 	nodes := flags.Int("nodes", 7, "nodes of the pool")
 	sockets := flags.Int("sockets", 0, "UDP sockets")
+	limit := flags.Int("limit", 1e9, "responses a second to a client prefix; 0: as by default")
+	counters := flags.String("counters", "", "address at which to tell the counters")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -40,9 +44,15 @@ func serveCommand(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	server := dns.NewServer(dns.Options{Port: uint16(*port), Sockets: *sockets, RateLimit: dns.RateLimit{PerSecond: 1e9},
-		OnAnswered: func(dns.Told) {}})
+	registry := prometheus.NewRegistry()
+	server := dns.NewServer(dns.Options{Port: uint16(*port), Sockets: *sockets, RateLimit: dns.RateLimit{PerSecond: *limit},
+		OnAnswered: func(dns.Told) {}, Registerer: registry})
 	defer server.Close()
+	if *counters != "" {
+		if err := tellCounters(*counters, registry); err != nil {
+			return err
+		}
+	}
 	server.SetView(poolView(at, *nodes))
 	if err := server.Serve(context.Background(), []netip.Addr{at}); err != nil {
 		return err
