@@ -66,7 +66,7 @@ func (e *edns) read(p *dnsmessage.Parser) error {
 		if e.present || h.Name.Length != 1 {
 			return e.fail() // two of them, or an owner that is not the root (RFC 6891 section 6.1.1)
 		}
-		body, err := p.OPTResource()
+		data, err := recordData(p)
 		if err != nil {
 			return e.fail()
 		}
@@ -77,7 +77,7 @@ func (e *edns) read(p *dnsmessage.Parser) error {
 		if e.version != 0 {
 			continue // what the options of another version mean is not known
 		}
-		if !e.readOptions(body.Options, int(h.Length)) {
+		if !e.readOptions(data) {
 			return e.fail()
 		}
 	}
@@ -90,9 +90,38 @@ func (e *edns) fail() error {
 	return errMalformed
 }
 
-func (e *edns) readOptions(options []dnsmessage.Option, total int) bool {
-	for _, o := range options {
-		total -= 4 + len(o.Data)
+// recordData is the data of the record whose header was just read. The library makes room for as many octets as a record or an option
+// claims to have before it looks whether they came, so that sixty octets would cost 64 KiB: whether they came is asked first.
+func recordData(p *dnsmessage.Parser) ([]byte, error) {
+	ahead := *p
+	if err := ahead.SkipAdditional(); err != nil {
+		return nil, err
+	}
+	record, err := p.UnknownResource()
+	return record.Data, err
+}
+
+// nextOption splits the first option off; false: it is cut short.
+func nextOption(data []byte) (o dnsmessage.Option, rest []byte, ok bool) {
+	if len(data) < 4 {
+		return o, nil, false
+	}
+	o.Code = binary.BigEndian.Uint16(data)
+	end := 4 + int(binary.BigEndian.Uint16(data[2:]))
+	if len(data) < end {
+		return o, nil, false
+	}
+	o.Data = data[4:end]
+	return o, data[end:], true
+}
+
+func (e *edns) readOptions(data []byte) bool {
+	for len(data) > 0 {
+		o, rest, ok := nextOption(data)
+		if !ok {
+			return false
+		}
+		data = rest
 		switch o.Code {
 		case optionCookie:
 			// Several COOKIE options: the first counts (RFC 7873 section 5.2).
@@ -105,7 +134,7 @@ func (e *edns) readOptions(options []dnsmessage.Option, total int) bool {
 			}
 		}
 	}
-	return total == 0 // the library lets the last option run over the end of the record
+	return true
 }
 
 func (c *cookieOption) read(data []byte) bool {
