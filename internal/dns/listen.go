@@ -215,17 +215,17 @@ func (s *Server) serveTCP(l *listener) {
 			continue
 		}
 		client := remoteAddress(c)
-		if !s.streams.admit(client) {
+		if !s.streams.admit(c, client) {
 			c.Close()
 			continue
 		}
 		if !l.add(c) {
-			s.streams.leave(client)
+			s.streams.leave(c, client)
 			c.Close()
 			return
 		}
 		s.running.Go(func() {
-			defer s.streams.leave(client)
+			defer s.streams.leave(c, client)
 			defer l.remove(c)
 			defer c.Close()
 			s.streams.serve(c, client, l.address)

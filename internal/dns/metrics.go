@@ -81,6 +81,7 @@ type metrics struct {
 	listeners prometheus.Gauge
 	streams   prometheus.Gauge
 	refused   map[streamLimit]prometheus.Counter
+	madeRoom  prometheus.Counter
 	ended     map[streamEnd]prometheus.Counter
 	panics    atomic.Uint64
 }
@@ -161,6 +162,9 @@ func newMetrics(reg prometheus.Registerer, a *Answerer) *metrics {
 	for _, limit := range []streamLimit{limitAll, limitClient} {
 		m.refused[limit] = refused.WithLabelValues(string(limit))
 	}
+	m.madeRoom = prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_dns_tcp_made_room_total",
+		Help: "TCP connections closed for a new one, because all places were taken and they had been silent for longest."})
+	reg.MustRegister(m.madeRoom)
 	ended := vector("tcp_ended_total", "TCP connections that ended, by reason.", "reason")
 	for _, why := range []streamEnd{endedByClient, endedIdle, endedHalfSent, endedTooLong, endedNotAQuery, endedSlowReader} {
 		m.ended[why] = ended.WithLabelValues(string(why))

@@ -18,6 +18,7 @@ type TCPLimits struct {
 	PerClient   int           // open at once from one address; default 64
 	Idle        time.Duration // without a query; default 10 s, and a tenth of it while more than half of the connections are taken
 	Message     time.Duration // from a query's first octet to its last, and for the client to take a response; default 2 s
+	Settled     time.Duration // since it began, or since its last response, until a connection may have to make room; default 100 ms
 }
 
 func (l TCPLimits) withDefaults() TCPLimits {
@@ -32,6 +33,9 @@ func (l TCPLimits) withDefaults() TCPLimits {
 	}
 	if l.Message <= 0 {
 		l.Message = 2 * time.Second
+	}
+	if l.Settled <= 0 {
+		l.Settled = 100 * time.Millisecond
 	}
 	return l
 }
@@ -65,37 +69,63 @@ type streams struct {
 	mu      sync.Mutex
 	open    int
 	clients map[netip.Addr]int
+	waiting waiting
 }
 
 func newStreams(l TCPLimits, m *metrics, answer func([]byte, Request) ([]byte, Outcome)) *streams {
-	return &streams{limits: l.withDefaults(), metrics: m, answer: answer, clients: map[netip.Addr]int{}}
+	return &streams{limits: l.withDefaults(), metrics: m, answer: answer, clients: map[netip.Addr]int{}, waiting: newWaiting()}
 }
 
-// admit takes one more connection of a client into the count, unless a limit forbids it. leave takes it out again.
-func (s *streams) admit(client netip.Addr) bool {
+// admit takes one more connection of a client into the count, unless a limit forbids it. leave takes it out again. Where all places are
+// taken, the connection that has been silent for longest makes room, so that who holds connections and does not ask keeps nobody out
+// who does (RFC 7766 section 6.2.3 leaves to the server how long it waits).
+func (s *streams) admit(c net.Conn, client netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.open >= s.limits.Connections:
-		s.metrics.refused[limitAll].Inc()
-		return false
-	case s.clients[client] >= s.limits.PerClient:
+	if s.clients[client] >= s.limits.PerClient {
 		s.metrics.refused[limitClient].Inc()
 		return false
 	}
+	now := time.Now()
+	if s.open >= s.limits.Connections {
+		silent, of, found := s.waiting.longest(now.Add(-s.limits.Settled))
+		if !found {
+			s.metrics.refused[limitAll].Inc()
+			return false
+		}
+		s.remove(silent, of)
+		silent.Close()
+		s.metrics.madeRoom.Inc()
+	}
 	s.open++
 	s.clients[client]++
+	s.waiting.join(c, client, now)
 	s.metrics.streams.Set(float64(s.open))
 	return true
 }
 
-func (s *streams) leave(client netip.Addr) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// remove takes a connection out of the count, once.
+func (s *streams) remove(c net.Conn, client netip.Addr) {
+	if !s.waiting.leave(c) {
+		return // it made room before
+	}
 	s.open--
 	if s.clients[client]--; s.clients[client] <= 0 {
 		delete(s.clients, client)
 	}
+}
+
+// answered notes that a connection has taken a response.
+func (s *streams) answered(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting.answered(c, time.Now())
+}
+
+func (s *streams) leave(c net.Conn, client netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(c, client)
 	s.metrics.streams.Set(float64(s.open))
 }
 
@@ -141,6 +171,9 @@ func (s *streams) send(c net.Conn, framed []byte) error {
 		return err
 	}
 	_, err := c.Write(framed)
+	if err == nil {
+		s.answered(c)
+	}
 	return err
 }
 

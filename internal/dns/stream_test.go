@@ -138,25 +138,63 @@ func TestStreamEnds(t *testing.T) {
 
 // TestStreamLimits: beyond the limits connections are refused, by name, and one that leaves makes room.
 func TestStreamLimits(t *testing.T) {
-	s := newTestStreams(t, TCPLimits{Connections: 3, PerClient: 2})
+	s := newTestStreams(t, TCPLimits{Connections: 3, PerClient: 2, Settled: time.Hour})
 	other := netip.MustParseAddr("192.0.2.99")
+	var conns []net.Conn
 	for i, c := range []struct {
 		client netip.Addr
 		admit  bool
 	}{{testClient, true}, {testClient, true}, {testClient, false}, {other, true}, {other, false}} {
-		if got := s.admit(c.client); got != c.admit {
+		conn, _ := net.Pipe()
+		conns = append(conns, conn)
+		if got := s.admit(conn, c.client); got != c.admit {
 			t.Errorf("connection %d: admitted %v", i, got)
 		}
 	}
-	s.leave(testClient)
-	if !s.admit(other) || s.open != 3 || len(s.clients) != 2 {
+	s.leave(conns[0], testClient)
+	if !s.admit(conns[4], other) || s.open != 3 || len(s.clients) != 2 {
 		t.Errorf("after one left: %d open, clients %v", s.open, s.clients)
 	}
-	for range 2 {
-		s.leave(other)
+	for _, i := range []int{3, 4} {
+		s.leave(conns[i], other)
 	}
-	s.leave(testClient)
-	if s.open != 0 || len(s.clients) != 0 {
+	s.leave(conns[1], testClient)
+	if s.open != 0 || len(s.clients) != 0 || s.waiting.order.Len() != 0 || len(s.waiting.places) != 0 {
 		t.Errorf("all left, and there are %d, %v", s.open, s.clients)
 	}
+}
+
+// TestSilentStreamsMakeRoom: where all places are taken, the connection that has been silent for longest gives its place to a new one;
+// one that was just answered, or has just come, keeps it; and what has made room is counted once.
+func TestSilentStreamsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStreams(t, TCPLimits{Connections: 3, Settled: time.Second})
+		crowd := netip.MustParseAddr("192.0.2.99")
+		var conns [5]net.Conn
+		for i := range conns {
+			conns[i], _ = net.Pipe()
+		}
+		closed := func(i int) bool { return conns[i].SetDeadline(time.Time{}) != nil }
+		for i := range 3 {
+			if !s.admit(conns[i], crowd) {
+				t.Fatalf("connection %d is refused", i)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if s.admit(conns[3], testClient) || closed(0) {
+			t.Fatal("one that has just come has to make room")
+		}
+		time.Sleep(time.Second)
+		s.answered(conns[0])
+		if !s.admit(conns[3], testClient) || closed(0) || !closed(1) || closed(2) {
+			t.Fatalf("not the one that has been silent for longest makes room: closed %v %v %v", closed(0), closed(1), closed(2))
+		}
+		s.leave(conns[1], crowd) // as whoever served it does when it finds it closed
+		if s.open != 3 || s.clients[crowd] != 2 || s.clients[testClient] != 1 {
+			t.Errorf("%d open, clients %v", s.open, s.clients)
+		}
+		if !s.admit(conns[4], testClient) || !closed(2) || s.admit(conns[1], crowd) {
+			t.Error("room is made once, and then for one who was answered lately")
+		}
+	})
 }
