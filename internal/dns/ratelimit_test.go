@@ -174,7 +174,7 @@ func TestLimitedAnswersDoNotTurn(t *testing.T) {
 }
 
 // FuzzAnswer: whatever arrives, there is no panic; a response unpacks, is within its limit, repeats the id and, where it
-// has a question, that question; and over UDP a slip is no larger than the query with an OPT record.
+// has a question, that question; and a slip is no larger than the query and a server cookie.
 func FuzzAnswer(f *testing.F) {
 	for _, row := range rcodeTable {
 		f.Add(row.q.pack(f), false)
@@ -182,46 +182,59 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(asked{name: "ssip.example.com.", qtype: dnsmessage.TypeNS, edns: true, do: true, udpSize: 1,
 		options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}, {Code: optionClientSubnet, Data: []byte("\x00\x01\x18\x00\x0a\x00\x01")}}}.pack(f), true)
 	f.Add([]byte("\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x01\xc0\x0c\x00\x01\x00\x01"), false)
-	a := newTestAnswerer(f, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 1, Burst: 100000}})
+	free := newTestAnswerer(f, testView(), AnswererOptions{RateLimit: RateLimit{Off: true}})
+	limited := newTestAnswerer(f, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 1, Burst: 1}}) // its clock stands still
 	f.Fuzz(func(t *testing.T, message []byte, overTCP bool) {
 		req := udp(message)
 		req.TCP = overTCP
-		prefix := []byte("before")
-		out, outcome := a.Answer(prefix, req)
-		if !bytes.HasPrefix(out, prefix) {
-			t.Fatal("what stood before the response is gone")
-		}
-		wire := out[len(prefix):]
-		if outcome.Dropped != DropNone {
-			if len(wire) != 0 {
-				t.Fatal("a dropped query has a response")
-			}
-			return
-		}
-		limit := ourUDPLimit
-		if overTCP {
-			limit = 65535
-		}
-		if len(wire) < headerSize || len(wire) > limit {
-			t.Fatalf("%d octets", len(wire))
-		}
-		if !bytes.Equal(wire[:2], message[:2]) || wire[2]&0x80 == 0 {
-			t.Fatalf("header %x for %x", wire[:12], message[:12])
-		}
-		if questions := wire[5]; questions > 0 {
-			var p dnsmessage.Parser
-			if _, err := p.Start(wire); err != nil || p.SkipAllQuestions() != nil {
-				t.Fatalf("the question does not parse: %x", wire)
-			}
-			if end := questionEnd(wire); !bytes.Equal(wire[headerSize:end], message[headerSize:end]) {
-				t.Fatalf("question %x for %x", wire[headerSize:end], message[headerSize:])
-			}
-		}
-		var m dnsmessage.Message
-		if err := m.Unpack(wire); err != nil && !bytes.Contains(message[headerSize:], []byte(".")) {
-			t.Fatalf("the response does not unpack: %v\n%x", err, wire)
+		for _, a := range []*Answerer{free, limited} {
+			checkAnswer(t, a, req)
 		}
 	})
+}
+
+// checkAnswer has a query answered, and checks what FuzzAnswer says of the response.
+func checkAnswer(t *testing.T, a *Answerer, req Request) {
+	t.Helper()
+	message, overTCP := req.Message, req.TCP
+	prefix := []byte("before")
+	out, outcome := a.Answer(prefix, req)
+	if !bytes.HasPrefix(out, prefix) {
+		t.Fatal("what stood before the response is gone")
+	}
+	wire := out[len(prefix):]
+	if outcome.Dropped != DropNone {
+		if len(wire) != 0 {
+			t.Fatal("a dropped query has a response")
+		}
+		return
+	}
+	limit := ourUDPLimit
+	if overTCP {
+		limit = 65535
+	}
+	if len(wire) < headerSize || len(wire) > limit {
+		t.Fatalf("%d octets", len(wire))
+	}
+	if outcome.Slipped && len(wire) > len(message)+serverCookieSize {
+		t.Fatalf("a slip of %d octets for %d", len(wire), len(message))
+	}
+	if !bytes.Equal(wire[:2], message[:2]) || wire[2]&0x80 == 0 {
+		t.Fatalf("header %x for %x", wire[:12], message[:12])
+	}
+	if questions := wire[5]; questions > 0 {
+		var p dnsmessage.Parser
+		if _, err := p.Start(wire); err != nil || p.SkipAllQuestions() != nil {
+			t.Fatalf("the question does not parse: %x", wire)
+		}
+		if end := questionEnd(wire); !bytes.Equal(wire[headerSize:end], message[headerSize:end]) {
+			t.Fatalf("question %x for %x", wire[headerSize:end], message[headerSize:])
+		}
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(wire); err != nil && !bytes.Contains(message[headerSize:], []byte(".")) {
+		t.Fatalf("the response does not unpack: %v\n%x", err, wire)
+	}
 }
 
 // questionEnd is where the only question of a message ends.
