@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast/holdfast/internal/dns"
 )
 
 // TestMain lets the test's own program be the server and the attackers, as the real one is.
@@ -154,6 +156,28 @@ func TestFirePage(t *testing.T) {
 		"| 120 µs | 120 µs | 120 µs | 1.5 ms | 1.5 ms | 1.5 ms | 10.0% | 0.0% |", "| 25.0% | 25.0% |", "`queries_total udp` 300k"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// TestAmplificationOfEachAnswer: no answer to what the attackers ask is longer than the bound allows, whatever the mixture of a flood.
+func TestAmplificationOfEachAnswer(t *testing.T) {
+	answerer := dns.NewAnswerer(dns.AnswererOptions{RateLimit: dns.RateLimit{Off: true}})
+	answerer.SetView(poolView(serviceAddress.Addr(), 7))
+	for _, a := range attacks {
+		if a.payloads == nil {
+			continue
+		}
+		most := 0.0
+		for _, m := range a.payloads(rand.New(rand.NewPCG(1, 2))) {
+			out, _ := answerer.Answer(nil, dns.Request{Message: m, Client: sourceOf(0), Service: serviceAddress.Addr()})
+			if len(m) >= 12 {
+				most = max(most, float64(len(out))/float64(len(m)))
+			}
+		}
+		t.Logf("%s: %.2f at the most", a.name, most)
+		if most == 0 || most > mostAmplification {
+			t.Errorf("%s: an answer of %.2f times its query", a.name, most)
 		}
 	}
 }
