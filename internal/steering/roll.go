@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -35,6 +36,39 @@ func (w *World) ForReading() *World {
 	reading := *w
 	reading.roll = newRoll(w)
 	return &reading
+}
+
+// ForReadingAfter is ForReading for who had such a copy of another world before, which it needs no more: where both say the same of the same
+// nodes, what was asked about them is known already, and SameNodes tells so. Before may be nil.
+func (w *World) ForReadingAfter(before *World) *World {
+	reading := w.ForReading()
+	if before != nil && before.roll != nil && before.Config == w.Config && reading.roll.equal(before.roll) {
+		if reading == w {
+			again := *w
+			reading = &again
+		}
+		reading.roll = before.roll
+	}
+	return reading
+}
+
+// SameNodes reports whether two copies for reading are known to say the same of the same nodes, under the same configuration. When a node
+// was found over is not looked at.
+func (w *World) SameNodes(other *World) bool {
+	return other != nil && w.roll != nil && w.roll == other.roll && w.Config == other.Config
+}
+
+// SameRecords reports whether the records of two worlds, those of service addresses too, are the same: those of pools the very same ones.
+func (w *World) SameRecords(other *World) bool {
+	if other == nil || len(w.Pools) != len(other.Pools) || !maps.Equal(w.Services, other.Services) {
+		return false
+	}
+	for id, record := range w.Pools {
+		if was, has := other.Pools[id]; !has || !record.Is(was) {
+			return false
+		}
+	}
+	return true
 }
 
 func newRoll(w *World) *roll {

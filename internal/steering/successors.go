@@ -66,13 +66,13 @@ func Leaving(w *World, self tenure.Incarnation, mayHold bool) map[netip.Addr]boo
 		}
 	}
 	for id, record := range w.Pools {
-		addresses := w.Config.Addresses(id)
-		for address, st := range record {
-			if st.Owner.LNN != w.Self {
-				continue
-			}
-			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
-			mark(address, st, configured)
+		concerned := w.concerned(id)
+		if len(concerned) == 0 {
+			continue
+		}
+		site, _ := w.poolSite(id)
+		for _, address := range concerned {
+			mark(address, record[address], site.has(address))
 		}
 	}
 	for key, st := range w.Services {

@@ -79,7 +79,8 @@ type World struct {
 	Renounced  map[netip.Addr]bool    // addresses of which this node, as their former next, is about to acknowledge that it will not take them
 	Settling   bool                   // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 
-	roll *roll // see ForReading
+	roll  *roll  // see ForReading
+	notes *notes // see Recall
 }
 
 // Claim is the claim under which a member may be put on record now; zero when its node is not present.
