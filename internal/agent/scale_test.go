@@ -3,8 +3,10 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,26 +26,33 @@ import (
 	"github.com/holdfast/holdfast/internal/verdict"
 )
 
-// largeLoop is the loop of an agent of the largest cluster of docs/benchmarks.md: 256 nodes, 64 pools, 4,096 addresses, all held. Nothing
-// of it runs.
-func largeLoop(b *testing.B) *loop {
-	b.Helper()
-	config := largeConfig(b)
+// stillLoop is the loop of the agent of node 1 of which nothing runs: it looks when it is told to.
+func stillLoop(t testing.TB, dir string, config *cluster.Config, now func() time.Time) *loop {
+	t.Helper()
 	self, _ := config.Node(1)
 	a := &Agent{
-		options: Options{Dir: b.TempDir(), Version: "test"}, ctx: b.Context(), log: slog.New(slog.DiscardHandler), now: time.Now, started: time.Now(),
+		options: Options{Dir: dir, Version: "test"}, ctx: t.Context(), log: slog.New(slog.DiscardHandler), now: now, started: now(),
 		self: self, board: &problem.Board{}, registry: prometheus.NewRegistry(), events: newEventLog(),
 		peers: &peers{self: self, connect: func(cluster.Node) (*api.PeerClient, error) { return nil, errCut }},
 	}
 	if err := a.assemble(config, edges{
-		kernel: linktest.New(linktest.Ethernet(2, "eth0")), announcer: neightest.New(), wire: datagramtest.NewNetwork(1).Join(1, time.Now),
+		kernel: linktest.New(linktest.Ethernet(2, "eth0")), announcer: neightest.New(), wire: datagramtest.NewNetwork(1).Join(1, now),
 		runner: verdict.NewRunner, names: func(func(dns.Told)) names { return &fakeNames{} },
 	}); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	l := a.loop
-	l.wasReady, l.readySince = true, time.Now().Add(-time.Hour)
+	l.writer = &writer{log: a.log, done: func() {}, pending: map[string]int64{}, failing: map[string]time.Time{}, now: a.now}
+	l.wasReady, l.readySince = true, now().Add(-time.Hour)
 	l.replica.config, l.replica.synced = config, true
+	return l
+}
+
+// largeLoop is that of an agent of the largest cluster of docs/benchmarks.md: 256 nodes, 64 pools, 4,096 addresses, all held.
+func largeLoop(b *testing.B) *loop {
+	b.Helper()
+	config := largeConfig(b)
+	l := stillLoop(b, b.TempDir(), config, time.Now)
 	for _, node := range config.Nodes {
 		l.replica.members[node.LNN] = memberEntry{revision: 1, fitSince: time.Now().Add(-time.Hour), record: memberRecord{Name: node.Name, Incarnation: 1, Version: "test", Ready: true}}
 		l.loads.Put(load.Sample{LNN: node.LNN, Taken: time.Now(), Rated: true, CPU: 0.1, Interfaces: map[string]load.Rate{"eth0": {BytesPerSecond: 1, LinkBytesPerSecond: 10}}}, time.Now())
@@ -91,7 +100,7 @@ func proposed(l *loop) []steering.PoolProposal {
 func BenchmarkLook256x4096(b *testing.B) {
 	l := largeLoop(b)
 	now := l.now()
-	w := l.world(now)
+	w := l.read(l.world(now))
 	held := map[netip.Addr]bool{}
 	for _, h := range steering.Desired(w, 1, true) {
 		held[h.Address] = true
@@ -101,7 +110,7 @@ func BenchmarkLook256x4096(b *testing.B) {
 		name string
 		do   func()
 	}{
-		{"world", func() { w = l.world(now).ForReading() }},
+		{"world", func() { w = l.read(l.world(now)) }},
 		{"desired", func() { steering.Desired(w, 1, true) }},
 		{"leaving", func() { steering.Leaving(w, 1, true) }},
 		{"letgo", func() { steering.LetGo(w, 1, steering.OnInterfaces{Held: held}, now) }},
@@ -126,6 +135,73 @@ func BenchmarkLook256x4096(b *testing.B) {
 				part.do()
 			}
 		})
+	}
+}
+
+// BenchmarkDeath256x4096 is what an agent of the largest cluster does when a node was found down of which it is a successor: all but writing
+// the records, and of it what comes before the applier has its wish.
+func BenchmarkDeath256x4096(b *testing.B) {
+	l := largeLoop(b)
+	look := func(now time.Time) (wished time.Time) {
+		seen := l.world(now)
+		w := l.read(seen)
+		l.want(w, steering.Desired(w, 1, true), steering.Leaving(w, 1, true), 0)
+		wished = time.Now()
+		_, l.rests = steering.ProposePools(w, l.rests, now)
+		steering.ProposeServices(w, 1, nil, now)
+		l.observeNodes(w, now)
+		l.answers.SetView(w, now)
+		l.publish(seen, tenure.Standing{MayHold: true}, 1, applied{}, now)
+		return wished
+	}
+	victim := 0
+	for _, entry := range l.replica.pools {
+		for _, st := range entry.record {
+			if st.Next.LNN == 1 && st.Owner.LNN > 11 {
+				victim = st.Owner.LNN
+			}
+		}
+	}
+	var wishes, alls []time.Duration
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		incarnation := tenure.Incarnation(len(alls) + 1)
+		revive(l, victim, incarnation)
+		look(l.now())
+		generation := l.generation
+		l.tenancy.Recorded(victim, memberRecord{Incarnation: incarnation, Over: true})
+		l.replica.bury(victim, l.now())
+		b.StartTimer()
+		start := time.Now()
+		wished := look(l.now())
+		wishes, alls = append(wishes, wished.Sub(start)), append(alls, time.Since(start))
+		if l.generation == generation {
+			b.Fatal("the death of a node changed nothing for its successor")
+		}
+	}
+	for unit, took := range map[string][]time.Duration{"ms-to-wish": wishes, "ms-in-all": alls} {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, unit)
+	}
+}
+
+// revive brings a node back under an incarnation, with all that it had.
+func revive(l *loop, lnn int, incarnation tenure.Incarnation) {
+	delete(l.replica.gone, lnn)
+	l.replica.members[lnn] = memberEntry{revision: 1, record: memberRecord{Name: fmt.Sprintf("node%d", lnn), Incarnation: incarnation, Version: "test", Ready: true}}
+	for id, entry := range l.replica.pools {
+		record := maps.Clone(entry.record)
+		for addr, st := range record {
+			if st.Owner.LNN == lnn {
+				st.Owner.Incarnation = incarnation
+			}
+			if st.Next.LNN == lnn {
+				st.Next.Incarnation = incarnation
+			}
+			record[addr] = st
+		}
+		l.replica.pools[id] = poolEntry{record: record, revision: entry.revision}
 	}
 }
 

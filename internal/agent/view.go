@@ -21,7 +21,7 @@ type view struct {
 	rosterRevision   int64
 	ready            bool
 	waiting          string // for what, while it is not ready
-	since            map[sinceKey]sinceEntry
+	since            sinceTimes
 	standing         tenure.Standing
 	incarnation      tenure.Incarnation
 	applied          applied

@@ -106,23 +106,23 @@ func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, m
 // Nothing is told while this node has a change of the same record under way: it might be one that takes the move back.
 func Handing(w *World, self tenure.Incarnation, pending func(cluster.PoolID, ServiceKey) bool) map[netip.Addr]tenure.Statement {
 	handing := map[netip.Addr]tenure.Statement{}
-	add := func(address netip.Addr, st tenure.Statement) {
-		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed && !w.Unready[address]
-		if mine && st.State() == tenure.Moving && st.To.LNN != w.Self && w.settled(st) && !w.Over(st.To) && !w.Silent(st.To) {
-			handing[address] = st
-		}
+	mine := func(address netip.Addr, st tenure.Statement) bool {
+		owned := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed && !w.Unready[address]
+		return owned && st.State() == tenure.Moving && st.To.LNN != w.Self && w.settled(st) && !w.Over(st.To) && !w.Silent(st.To)
 	}
 	for id, record := range w.Pools {
-		if pending(id, ServiceKey{}) {
-			continue
-		}
 		for _, address := range w.concerned(id) {
-			add(address, record[address])
+			if st := record[address]; mine(address, st) {
+				if pending(id, ServiceKey{}) {
+					break // with any of the record
+				}
+				handing[address] = st
+			}
 		}
 	}
 	for key, st := range w.Services {
-		if !pending(cluster.PoolID{}, key) {
-			add(key.Address, st)
+		if mine(key.Address, st) && !pending(cluster.PoolID{}, key) {
+			handing[key.Address] = st
 		}
 	}
 	return handing

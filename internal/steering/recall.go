@@ -16,6 +16,7 @@ type notes struct {
 	self   int
 	pools  []cluster.PoolID // that are configured, sorted
 	sites  map[cluster.PoolID]poolSite
+	hosts  map[cluster.SubnetID]map[int][]cluster.Member // see serviceInterfaces; of the subnets with service addresses
 
 	recorded []cluster.PoolID // that have a record, by their dotted ids
 	records  map[cluster.PoolID]recordNotes
@@ -25,6 +26,7 @@ type notes struct {
 // recordNotes are those of one record.
 type recordNotes struct {
 	record    tenure.Record
+	addresses []netip.Addr // sorted
 	concerned []netip.Addr // see World.concerned
 	owners    []tenure.Claim
 }
@@ -38,7 +40,7 @@ func (w *World) Recall(before *World) {
 		old = before.notes
 	}
 	if old != nil && old.config == w.Config {
-		n.pools, n.sites = old.pools, old.sites
+		n.pools, n.sites, n.hosts = old.pools, old.sites, old.hosts
 	} else {
 		n.lay(w.Config)
 	}
@@ -52,6 +54,12 @@ func (n *notes) lay(config *cluster.Config) {
 	n.sites = make(map[cluster.PoolID]poolSite, len(n.pools))
 	for _, id := range n.pools {
 		n.sites[id] = layPool(config, id)
+	}
+	n.hosts = map[cluster.SubnetID]map[int][]cluster.Member{}
+	for _, id := range config.Subnets() {
+		if len(config.ServiceAddresses(id)) > 0 {
+			n.hosts[id] = findServiceInterfaces(config, id)
+		}
 	}
 }
 
@@ -101,7 +109,7 @@ func (n *notes) sameRecords(other *notes) bool {
 }
 
 func noteRecord(record tenure.Record, self int) recordNotes {
-	known := recordNotes{record: record, concerned: concernedBy(record, self), owners: make([]tenure.Claim, 0, len(record))}
+	known := recordNotes{record: record, addresses: slices.SortedFunc(maps.Keys(record), netip.Addr.Compare), concerned: concernedBy(record, self), owners: make([]tenure.Claim, 0, len(record))}
 	for _, st := range record {
 		if !st.Owner.IsZero() {
 			known.owners = append(known.owners, st.Owner)
@@ -132,6 +140,17 @@ func (w *World) concerned(id cluster.PoolID) []netip.Addr {
 		}
 	}
 	return concernedBy(record, w.Self)
+}
+
+// recordedIn are the addresses of a pool's record, sorted; to be read only.
+func (w *World) recordedIn(id cluster.PoolID) []netip.Addr {
+	record := w.Pools[id]
+	if w.notes != nil {
+		if known, has := w.notes.records[id]; has && known.record.Is(record) {
+			return known.addresses
+		}
+	}
+	return slices.SortedFunc(maps.Keys(record), netip.Addr.Compare)
 }
 
 // Concerning are the statements on record in which this node is named: all that are about what it has or may come to have. The pool is
@@ -222,8 +241,16 @@ func (s *poolSite) has(address netip.Addr) bool {
 	return configured
 }
 
-// configuredPools are the pools of the configuration, sorted; to be read only.
-func (w *World) configuredPools() []cluster.PoolID {
+// Members are those of a pool, as the configuration has them; to be read only.
+func (w *World) Members(id cluster.PoolID) []cluster.Member {
+	if w.laid() {
+		return w.notes.sites[id].members
+	}
+	return w.Config.Members(id)
+}
+
+// ConfiguredPools are the pools of the configuration, sorted; to be read only.
+func (w *World) ConfiguredPools() []cluster.PoolID {
 	if w.laid() {
 		return w.notes.pools
 	}

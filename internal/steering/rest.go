@@ -66,7 +66,7 @@ func ProposePools(w *World, before Rests, now time.Time) ([]PoolProposal, Rests)
 
 // allPools are the configured pools, sorted, and then those that only have a record.
 func (w *World) allPools() []cluster.PoolID {
-	ids := slices.Clone(w.configuredPools())
+	ids := slices.Clone(w.ConfiguredPools())
 	for _, id := range sortedPools(w) {
 		if _, configured := w.poolSite(id); !configured {
 			ids = append(ids, id)

@@ -22,10 +22,12 @@ type listed struct {
 	Node
 	known      bool // it is one of the world's nodes
 	configured bool
+	away       bool   // it is known since when it is away
+	unfit      string // see unfitNode
 }
 
 // unlisted stands for a node of which nothing is known. It is only read.
-var unlisted listed
+var unlisted = listed{unfit: unfitNode(&Node{}, false, false)}
 
 // ForReading is a copy of the world, of which much can be asked quickly; the same one if it is such a copy already. It is for one caller
 // at a time, who changes neither its nodes nor its configuration.
@@ -84,10 +86,15 @@ func newRoll(w *World) *roll {
 	r.nodes = make([]listed, len(r.numbers))
 	for i, lnn := range r.numbers {
 		r.nodes[i].Node, r.nodes[i].known = w.Nodes[lnn]
+		r.nodes[i].away = !r.nodes[i].AbsentSince.IsZero()
 		r.nodes[i].AbsentSince = time.Time{} // nothing here is decided by it, and of a node that this agent never saw it wavers
 	}
 	for i := range w.Config.Nodes {
 		r.of(w.Config.Nodes[i].LNN).configured = true
+	}
+	for i := range r.nodes {
+		at := &r.nodes[i]
+		at.unfit = unfitNode(&at.Node, at.known, at.configured)
 	}
 	return r
 }
@@ -125,6 +132,17 @@ func (w *World) node(lnn int) *Node {
 	}
 	node := w.Nodes[lnn]
 	return &node
+}
+
+// listed is a node with what is known of it besides, to be read only.
+func (w *World) listed(lnn int) *listed {
+	if w.roll != nil {
+		return w.roll.of(lnn)
+	}
+	at := &listed{known: w.known(lnn), configured: w.configured(lnn)}
+	at.Node = w.Nodes[lnn]
+	at.unfit = unfitNode(&at.Node, at.known, at.configured)
+	return at
 }
 
 // known reports whether a node is one of the world's.

@@ -28,6 +28,17 @@ func Moving(w *World) map[netip.Addr]tenure.Statement {
 	return all
 }
 
+// Behind is the statement about the address of a holding, as Moving has it.
+func (w *World) Behind(h Holding) tenure.Statement {
+	if h.Kind == Service {
+		return w.Services[ServiceKey{Subnet: h.Subnet, Address: h.Address}]
+	}
+	if site, exists := w.poolSite(h.Pool); exists && site.pool.AllocMethod == cluster.AllocDynamic {
+		return site.record[h.Address]
+	}
+	return tenure.Statement{}
+}
+
 // Successors are the nodes that may come to take an address from this node, which owns it under its present incarnation; none
 // if it does not.
 func Successors(st tenure.Statement, lnn int, self tenure.Incarnation) []int {
