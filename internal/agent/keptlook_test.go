@@ -89,8 +89,14 @@ func newKeptLook(rt *rapid.T, t *testing.T, dirs []string) *keptLook {
 	clock := func() time.Time { return k.now }
 	k.keeps, k.forgets = stillLoop(t, dirs[0], config, clock), stillLoop(t, dirs[1], config, clock)
 	for lnn := 1; lnn <= 3; lnn++ {
-		k.write(memberKey(lnn), memberRecord{Name: fmt.Sprintf("node%d", lnn), Incarnation: 1, Ready: true})
+		away := rapid.IntRange(0, 1).Draw(rt, "away before")
+		k.write(memberKey(lnn), memberRecord{Name: fmt.Sprintf("node%d", lnn), Incarnation: 1, Ready: true, OutageMS: int64(5000 * away)})
 	}
+	held := tenure.Record{}
+	for i := range 4 {
+		held[netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + i)})] = tenure.Statement{Owner: tenure.Claim{LNN: 1 + i%3, Interface: "eth0", Incarnation: 1}, Epoch: 1}
+	}
+	k.write(poolKey(config.Pools()[0]), held)
 	return k
 }
 

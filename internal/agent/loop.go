@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -133,7 +132,7 @@ func (l *loop) wakeIn(d time.Duration) {
 func (l *loop) take(ctx context.Context, batch store.Batch) {
 	before := l.replica.statements()
 	services := l.replica.serviceStatements()
-	members := maps.Clone(l.replica.members)
+	members := l.replica.sharedMembers()
 	revision := l.replica.configRevision
 	l.replica.apply(batch, l.now())
 	for lnn, entry := range l.replica.members {

@@ -18,6 +18,9 @@ import (
 // tellMoves turns changes of the records into events, and remembers where addresses that come here come from.
 func (l *loop) tellMoves(before map[cluster.PoolID]tenure.Record, services map[steering.ServiceKey]tenure.Statement) {
 	for id, entry := range l.replica.pools {
+		if entry.record.Is(before[id]) {
+			continue
+		}
 		for addr, st := range entry.record {
 			l.tellMove(id.String(), addr, before[id][addr], st)
 		}

@@ -1,12 +1,16 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +25,7 @@ import (
 	"github.com/holdfast/holdfast/internal/load"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/steering"
+	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/tenure"
 	"github.com/holdfast/holdfast/internal/tenure/datagram/datagramtest"
 	"github.com/holdfast/holdfast/internal/verdict"
@@ -189,6 +194,7 @@ func BenchmarkDeath256x4096(b *testing.B) {
 // revive brings a node back under an incarnation, with all that it had.
 func revive(l *loop, lnn int, incarnation tenure.Incarnation) {
 	delete(l.replica.gone, lnn)
+	l.replica.ownMembers()
 	l.replica.members[lnn] = memberEntry{revision: 1, record: memberRecord{Name: fmt.Sprintf("node%d", lnn), Incarnation: incarnation, Version: "test", Ready: true}}
 	for id, entry := range l.replica.pools {
 		record := maps.Clone(entry.record)
@@ -205,30 +211,97 @@ func revive(l *loop, lnn int, incarnation tenure.Incarnation) {
 	}
 }
 
-// BenchmarkLoads256x4096 is what an agent of the largest cluster does when samples came in on which answers depend.
+// BenchmarkLoads256x4096 is what an agent of the largest cluster does when samples of a quarter of the nodes came in on which answers depend:
+// those of one pool, or of all.
 func BenchmarkLoads256x4096(b *testing.B) {
-	l := largeLoop(b)
-	l.replica.config.Groupnets[0].Subnets[0].Pools[0].ConnectPolicy = cluster.ConnCount
-	b.ReportAllocs()
-	for b.Loop() {
-		l.refreshLoads()
+	for _, measured := range []int{1, 64} {
+		b.Run(fmt.Sprintf("pools=%d", measured), func(b *testing.B) {
+			l := largeLoop(b)
+			for i := range measured {
+				l.replica.config.Groupnets[0].Subnets[0].Pools[i].ConnectPolicy = cluster.ConnCount
+			}
+			taken := time.Now()
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				taken = taken.Add(time.Second)
+				for lnn := 1; lnn <= 64; lnn++ {
+					l.loads.Put(load.Sample{LNN: lnn, Taken: taken, Rated: true, Interfaces: map[string]load.Rate{"eth0": {BytesPerSecond: 1, LinkBytesPerSecond: 10}}}, l.now())
+				}
+				b.StartTimer()
+				l.refreshLoads()
+			}
+		})
 	}
 }
 
-// BenchmarkState256x4096 is what an agent of the largest cluster holds in memory for what it knows of it, garbage apart.
+// BenchmarkState256x4096 is what an agent of the largest cluster holds in memory for what it knows of it, garbage apart: all records as they come
+// from the store, a sample of each node, the last world and view, and the prepared names. Resident is what the whole process has, of a
+// member of the embedded store apart from that store.
 func BenchmarkState256x4096(b *testing.B) {
 	var before, after runtime.MemStats
 	for b.Loop() {
-		runtime.GC()
+		b.StopTimer()
+		all := storedState(b, largeLoop(b))
+		debug.FreeOSMemory()
 		runtime.ReadMemStats(&before)
+		b.StartTimer()
 		l := largeLoop(b)
-		w := l.world(l.now())
-		l.answers.SetView(w.ForReading(), l.now())
+		l.replica = newReplica()
+		l.replica.apply(all, l.now())
+		look := l.world(l.now())
+		w := l.read(look)
+		names := dns.NewAnswerer(dns.AnswererOptions{})
+		l.answers.SetView(w, l.now())
+		names.SetView(l.answers.named.view)
+		l.observeNodes(w, l.now())
 		l.proposePools(b.Context(), w, l.now())
-		l.publish(w, tenure.Standing{MayHold: true}, 1, applied{}, l.now())
-		runtime.GC()
+		l.publish(look, tenure.Standing{MayHold: true}, 1, applied{}, l.now())
+		b.StopTimer()
+		all = store.Batch{}
+		debug.FreeOSMemory()
 		runtime.ReadMemStats(&after)
 		runtime.KeepAlive(l)
+		runtime.KeepAlive(names)
+		b.StartTimer()
 	}
-	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB-held")
+	b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/(1<<20), "MiB-held")
+	b.ReportMetric(resident(b), "MiB-resident")
+}
+
+// storedState is all records of a loop as the store would deliver them.
+func storedState(b *testing.B, l *loop) store.Batch {
+	batch := store.Batch{Revision: 1, Resync: true}
+	put := func(key string, value any) {
+		data, err := json.Marshal(value)
+		if err != nil {
+			b.Fatal(err)
+		}
+		batch.Events = append(batch.Events, store.Event{Entry: store.Entry{Key: key, Value: data, Revision: 1}})
+	}
+	put(keyConfig, configRecord{YAML: string(cluster.Print(l.replica.config))})
+	for lnn, entry := range l.replica.members {
+		put(memberKey(lnn), entry.record)
+	}
+	for id, entry := range l.replica.pools {
+		put(poolKey(id), entry.record)
+	}
+	for key, entry := range l.replica.services {
+		put(serviceKey(key), entry.statement)
+	}
+	return batch
+}
+
+// resident is how many MiB of the process lie in memory.
+func resident(b *testing.B) float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Skip("the kernel does not say how much is resident: ", err)
+	}
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	kib, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kib / 1024
 }
