@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// keptConfig has a pool of each kind of which something is kept from look to look; the word decides what pool1's answers follow.
+// keptConfig has a pool of each kind of which something is kept from look to look; its configurations differ in nodes, members, ranges and in what the answers of pool1 follow.
 const keptConfig = `
 cluster: {name: test}
 nodes:
@@ -38,8 +38,8 @@ groupnets:
         sc-service-name: ssip.test
         sc-service-addrs: [10.0.0.4-10.0.0.6]
         pools:
-          - {name: pool0, ranges: [10.0.0.100-10.0.0.103], ifaces: ["1:eth0", "1:eth1", "2:eth0", "3:eth0"], alloc-method: dynamic, sc-dns-zone: a.test, sc-auto-unsuspend-delay: 3}
-          - {name: pool1, ranges: [10.0.0.110-10.0.0.113], ifaces: ["1:eth0", "2:eth0", "2:eth1", "3:eth0"], alloc-method: dynamic, sc-dns-zone: b.test, sc-connect-policy: %s}
+          - {name: pool0, ranges: [10.0.0.100-10.0.0.103], ifaces: ["1:eth0", "1:eth1", "2:eth0", "3:eth0"%s], alloc-method: dynamic, sc-dns-zone: a.test, sc-auto-unsuspend-delay: 3}
+          - {name: pool1, ranges: [10.0.0.110-10.0.0.%d], ifaces: ["1:eth0", "2:eth0", "2:eth1", "3:eth0"], alloc-method: dynamic, sc-dns-zone: b.test, sc-connect-policy: %s}
           - {name: pool2, ranges: [10.0.0.120-10.0.0.123], ifaces: ["1:eth0", "2:eth0", "3:eth0"], alloc-method: dynamic, rebalance-policy: idle, sc-failover-policy: throughput}
           - {name: pool3, ranges: [10.0.0.130-10.0.0.133], ifaces: ["1:eth0", "2:eth0", "3:eth0"], alloc-method: static, sc-dns-zone: d.test}
 `
@@ -77,12 +77,11 @@ func TestNothingStaleIsSeen(t *testing.T) {
 
 func newKeptLook(rt *rapid.T, t *testing.T, dirs []string) *keptLook {
 	k := &keptLook{t: rt, now: time.Unix(1_700_000_000, 0), records: map[string]store.Entry{}}
-	for _, more := range []string{"", "\n  - {name: node4, lnn: 4, interfaces: [eth0], addresses: [10.0.0.14]}"} {
-		for _, policy := range []string{"round_robin", "conn_count"} {
-			k.configs = append(k.configs, fmt.Sprintf(keptConfig, more, policy))
-		}
+	for _, policy := range []string{"round_robin", "conn_count"} {
+		k.configs = append(k.configs, fmt.Sprintf(keptConfig, "", "", 113, policy),
+			fmt.Sprintf(keptConfig, "\n  - {name: node4, lnn: 4, interfaces: [eth0], addresses: [10.0.0.14]}", `, "4:eth0"`, 111, policy))
 	}
-	config, err := cluster.Parse("test", []byte(k.configs[1]))
+	config, err := cluster.Parse("test", []byte(k.configs[2]))
 	if err != nil {
 		rt.Fatal(err)
 	}

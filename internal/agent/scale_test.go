@@ -143,9 +143,9 @@ func BenchmarkLook256x4096(b *testing.B) {
 	}
 }
 
-// BenchmarkDeath256x4096 is what an agent of the largest cluster does when a node was found down of which it is a successor: all but writing
+// BenchmarkLookAfterDeath256x4096 is what an agent of the largest cluster does when a node was found down of which it is a successor: all but writing
 // the records, and of it what comes before the applier has its wish.
-func BenchmarkDeath256x4096(b *testing.B) {
+func BenchmarkLookAfterDeath256x4096(b *testing.B) {
 	l := largeLoop(b)
 	look := func(now time.Time) (wished time.Time) {
 		seen := l.world(now)
