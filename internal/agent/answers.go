@@ -25,6 +25,7 @@ type answers struct {
 	listening []netip.Addr
 	said      map[cluster.PoolID][]string // what the loop was last told of each member, in or out
 	saidUnder *cluster.Config             // the configuration whose members these are
+	named     named                       // what the names were answered from last
 	sequence  atomic.Uint64
 	mu        sync.Mutex
 	rates     map[int]float64
@@ -45,23 +46,19 @@ type names interface {
 	Close()
 }
 
-// SetView turns the world into what names are answered from.
+// SetView turns the world into what names are answered from. The server is given nothing if that is what it was given last.
 func (s *answers) SetView(w *steering.World, now time.Time) {
-	config := w.Config
-	v := &dns.View{
-		Ready: s.loop.ready(), ServerTTL: config.Settings.ServerTTL, NegativeTTL: config.Settings.NegativeTTL,
-		Serial: uint32(s.loop.replica.configRevision),
+	next := s.name(w, now)
+	if s.named.view == nil || !next.same(s.named) {
+		s.server.SetView(next.view)
+	} else {
+		next.view = s.named.view
 	}
+	s.named = next
 	var listen []netip.Addr
-	for _, id := range config.Subnets() {
-		subnet, _ := config.Subnet(id)
-		all := config.ServiceAddresses(id)
-		listen = append(listen, ownServiceAddresses(w, id, all)...)
-		v.Services = append(v.Services, dns.Service{Subnet: id, Name: subnet.ServiceName, Addresses: w.ServiceHolders(id), All: all})
+	for _, service := range next.view.Services {
+		listen = append(listen, ownServiceAddresses(w, service.Subnet, service.All)...)
 	}
-	v.Zones = s.zones(w, now)
-	v.Searches = searches(config)
-	s.server.SetView(v)
 	if !slices.Equal(listen, s.listening) {
 		if err := s.server.Serve(s.ctx, listen); err != nil {
 			s.log.Error("listening on the service addresses", "error", err)
@@ -91,72 +88,6 @@ func ownServiceAddresses(w *steering.World, id cluster.SubnetID, all []netip.Add
 		}
 	}
 	return own
-}
-
-// zones gathers the pools under the names that they share.
-func (s *answers) zones(w *steering.World, now time.Time) []dns.Zone {
-	var zones []dns.Zone
-	byName := map[string]int{}
-	names := make(map[int]string, len(w.Config.Nodes))
-	for i := range w.Config.Nodes {
-		names[w.Config.Nodes[i].LNN] = w.Config.Nodes[i].Name
-	}
-	for _, id := range w.Config.Pools() {
-		pool, subnet, groupnet, _ := w.Config.Pool(id)
-		if pool.Zone == "" {
-			continue
-		}
-		i, known := byName[pool.Zone]
-		if !known {
-			i = len(zones)
-			byName[pool.Zone] = i
-			zones = append(zones, dns.Zone{Name: pool.Zone, Wildcard: groupnet.AllowWildcardSubdomains})
-		}
-		zone := &zones[i]
-		for _, alias := range pool.ZoneAliases {
-			if !slices.Contains(zone.Aliases, alias) {
-				zone.Aliases = append(zone.Aliases, alias)
-			}
-		}
-		if serviceSubnet, ok := w.Config.ServiceSubnet(id); ok && zone.Service == "" {
-			if service, ok := w.Config.Subnet(serviceSubnet); ok {
-				zone.Service = service.ServiceName
-			}
-		}
-		zone.Pools = append(zone.Pools, dns.Pool{
-			ID: id, TTL: pool.TTL, Policy: pool.ConnectPolicy, OnNone: pool.OnNone, MaxAnswers: pool.MaxAnswers,
-			Affinity: pool.ClientAffinity, Rotation: subnet.Rotation, IPv6: subnet.CIDR.Addr().Is6(), Nodes: s.nodes(w, id, pool, names, now),
-		})
-	}
-	return zones
-}
-
-// nodes says for each node of a pool what may be given of it, and if not, why.
-func (s *answers) nodes(w *steering.World, id cluster.PoolID, pool *cluster.Pool, names map[int]string, now time.Time) []dns.Node {
-	members := steering.GivenMembers(w, id, now)
-	nodes := make([]dns.Node, 0, len(members))
-	said := s.saidOf(w.Config, id, len(members))
-	for i, given := range members {
-		m, owned, why := given.Member, given.Addresses, given.Why
-		if is := inOrOut(why); said[i] != is {
-			s.loop.since.note(sinceKey{id, m}, is, time.Time{}, now)
-			said[i] = is
-		}
-		if n := len(nodes); n > 0 && nodes[n-1].LNN == m.LNN {
-			// A second interface of the same node: one choice, all its addresses.
-			node := &nodes[n-1]
-			if why == "" {
-				node.Addresses = append(node.Addresses, owned...)
-				node.Eligible, node.Why = true, ""
-			}
-			continue
-		}
-		nodes = append(nodes, dns.Node{
-			LNN: m.LNN, Name: names[m.LNN], Weight: w.Weight(pool, m.LNN), Addresses: owned,
-			Eligible: why == "", Why: why, Load: w.Loads[id][m], Sampled: s.loads.Sampled(m.LNN),
-		})
-	}
-	return nodes
 }
 
 // saidOf is what was last said of each member of a pool; nothing at first, and after a change of the configuration.

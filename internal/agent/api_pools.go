@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
@@ -91,7 +92,7 @@ func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, m 
 	why := steering.NotGiven(w, id, m, len(given), s.now())
 	node := &holdfastv1.PoolNode{
 		Name: nameOf(w, m.LNN), Lnn: int32(m.LNN), Weight: int32(w.Weight(pool, m.LNN)), In: why == "", Why: why,
-		Suspended: slices.Contains(pool.SuspendedNodes, m.LNN), Load: loadMessage(w.Loads[id][m], 0),
+		Suspended: slices.Contains(pool.SuspendedNodes, m.LNN), Load: loadMessage(s.memberLoad(w, id, m), 0),
 		Since: stamp(wall(memberSince(v, id, m), s.now())),
 	}
 	if node.In {
@@ -118,11 +119,23 @@ func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, m 
 	return node
 }
 
+// memberLoad is what was measured of a member last; connections are those to the addresses of the pool that it owns.
+func (s nodeService) memberLoad(w *steering.World, id cluster.PoolID, m cluster.Member) placement.Load {
+	var owned []netip.Addr
+	for addr, st := range w.Pools[id] {
+		if st.Owner.Member() == m {
+			owned = append(owned, addr)
+		}
+	}
+	return s.loads.Of(m.LNN, m.Interface, owned, s.now(), w.Config.Settings.SampleInterval)
+}
+
 // memberSince is since when a member is in or out of a pool's answers; where a pool has no name to answer, since when its node is
 // what it is.
 func memberSince(v *view, id cluster.PoolID, m cluster.Member) time.Time {
-	if since, seen := v.since[sinceKey{id, m}]; seen {
+	if since, seen := v.since.of(sinceKey{id, m}); seen {
 		return since.at
 	}
-	return v.since[nodeKey(m.LNN)].at
+	since, _ := v.since.of(nodeKey(m.LNN))
+	return since.at
 }

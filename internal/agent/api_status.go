@@ -80,7 +80,7 @@ func (s nodeService) nodeStatus(v *view, lnn int) *holdfastv1.NodeStatus {
 	if entry, present := v.members[lnn]; present {
 		status.ConfigRevision, status.Version = entry.record.ConfigRevision, entry.record.Version
 	}
-	if since, seen := v.since[nodeKey(lnn)]; seen {
+	if since, seen := v.since.of(nodeKey(lnn)); seen {
 		status.Since = stamp(wall(since.at, s.now()))
 	}
 	if until := heldDownUntil(node, s.now()); state == "up" && !until.IsZero() {

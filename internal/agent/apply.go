@@ -268,26 +268,16 @@ func (a *applier) again() {
 
 // clusterAddress says which addresses are the cluster's: those that are configured, and those of an earlier configuration that the
 // records still fix to this node. An agent that was stopped leaves static ones behind.
-func clusterAddress(w *steering.World) func(netip.Addr) bool {
-	all := map[netip.Addr]bool{}
-	for _, id := range w.Config.Pools() {
-		for _, addr := range w.Config.Addresses(id) {
-			all[addr] = true
+func (l *loop) clusterAddress(w *steering.World) func(netip.Addr) bool {
+	configured := l.groundOf(w.Config).addresses
+	fixed := map[netip.Addr]bool{}
+	w.Concerning(func(id cluster.PoolID, addr netip.Addr, st tenure.Statement) bool {
+		if (id != cluster.PoolID{}) && st.Fixed && st.Owner.LNN == w.Self {
+			fixed[addr] = true
 		}
-	}
-	for _, id := range w.Config.Subnets() {
-		for _, addr := range w.Config.ServiceAddresses(id) {
-			all[addr] = true
-		}
-	}
-	for _, record := range w.Pools {
-		for addr, st := range record {
-			if st.Fixed && st.Owner.LNN == w.Self {
-				all[addr] = true
-			}
-		}
-	}
-	return func(addr netip.Addr) bool { return all[addr] }
+		return true
+	})
+	return func(addr netip.Addr) bool { return configured[addr] || fixed[addr] }
 }
 
 // desired is the wish in the words of the address room. An address is probed for strangers before it is taken where nobody of the

@@ -51,7 +51,7 @@ func (s nodeService) poolDecision(w *steering.World, id cluster.PoolID) placemen
 	if len(d.Among) == 0 {
 		parts = append(parts, fmt.Sprintf("nobody may be given, so on-none decides: %s", pool.OnNone))
 	}
-	if fit, _ := fitNodes(w.Candidates(id, s.now())); len(fit) == 0 && pool.AllocMethod == cluster.AllocDynamic {
+	if fit, _ := fitNodes(w, id); len(fit) == 0 && pool.AllocMethod == cluster.AllocDynamic {
 		parts = append(parts, "no node is fit, so addresses stay where they are")
 	} else if pool.AllocMethod == cluster.AllocDynamic {
 		parts = append(parts, s.evennessText(w, id))

@@ -244,20 +244,19 @@ func times(n int) string {
 // gateway needs them too: a node that has no address of its own there reaches that link by nothing else.
 func (l *loop) routes(w *steering.World, holdings []steering.Holding) []address.SubnetRoute {
 	var routes []address.SubnetRoute
+	own, pools := l.groundOf(w.Config).own, w.Config.Pools()
 	for _, subnetID := range w.Config.Subnets() {
 		subnet, _ := w.Config.Subnet(subnetID)
 		static := map[string][]cluster.Route{} // by interface: a pool's routes are those of its members
 		members := map[string]bool{}           // a node's default route does not come and go with a service address
-		for _, id := range w.Config.Pools() {
-			if id.SubnetID() != subnetID {
+		for _, id := range pools {
+			if id.SubnetID() != subnetID || len(own[id]) == 0 {
 				continue
 			}
 			pool, _, _, _ := w.Config.Pool(id)
-			for _, m := range w.Config.Members(id) {
-				if m.LNN == l.self.LNN {
-					static[m.Interface] = append(static[m.Interface], pool.StaticRoutes...)
-					members[m.Interface] = true
-				}
+			for _, m := range own[id] {
+				static[m.Interface] = append(static[m.Interface], pool.StaticRoutes...)
+				members[m.Interface] = true
 			}
 		}
 		for _, h := range holdings { // service addresses of a subnet without pools, and what is about to leave a pool

@@ -3,16 +3,15 @@ package agent
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
-	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
+	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // How the loop paces itself.
@@ -56,6 +55,10 @@ type loop struct {
 	toldReady    steering.ToldReady
 	reported     map[int]string // what was last said of each node, for the events
 	planned      plannedLoads
+	measured     measured        // the last measurements, of those pools that are decided by them
+	seen         *steering.World // the last world, as it was read: what is still so in the next is not worked out again
+	observed     observed
+	ground       ground
 	since        sinces   // since when nodes and members are what they are
 	ownSince     struct { // since when this node is what it is, by both clocks
 		at time.Time
@@ -129,7 +132,7 @@ func (l *loop) wakeIn(d time.Duration) {
 func (l *loop) take(ctx context.Context, batch store.Batch) {
 	before := l.replica.statements()
 	services := l.replica.serviceStatements()
-	members := maps.Clone(l.replica.members)
+	members := l.replica.sharedMembers()
 	revision := l.replica.configRevision
 	l.replica.apply(batch, l.now())
 	for lnn, entry := range l.replica.members {
@@ -197,21 +200,15 @@ func (l *loop) refreshLoads() {
 	}
 	now := l.now()
 	w := l.world(now)
-	l.answers.SetView(w.ForReading(), now)
+	l.answers.SetView(l.read(w), now)
 	l.publish(w, l.tenancy.Standing(), l.tenancy.Incarnation(), l.applier.Last(), now)
 }
 
 // answersByLoad reports whether a pool's answers depend on measurements.
 func answersByLoad(config *cluster.Config) bool {
-	for i := range config.Groupnets {
-		for j := range config.Groupnets[i].Subnets {
-			pools := config.Groupnets[i].Subnets[j].Pools
-			if slices.ContainsFunc(pools, func(p cluster.Pool) bool { return p.ConnectPolicy != cluster.RoundRobin }) {
-				return true
-			}
-		}
-	}
-	return false
+	by := false
+	eachPool(config, func(_ cluster.PoolID, pool *cluster.Pool) { by = by || pool.ConnectPolicy != cluster.RoundRobin })
+	return by
 }
 
 // evaluate looks at everything and acts.
@@ -221,7 +218,8 @@ func (l *loop) evaluate(ctx context.Context) {
 	}
 	now := l.now()
 	l.noteOver(ctx, now)
-	w := l.world(now)
+	seen := l.world(now) // it is read by others, who make copies of it with other nodes
+	w := l.read(seen)
 	silences := l.applier.reconciler.Silences() // before the right is looked at: one that ends from here on ends the wish, too
 	standing, incarnation := l.tenancy.Standing(), l.tenancy.Incarnation()
 	if l.ready() { // nothing is taken, not even what is static, before the first full view
@@ -229,8 +227,6 @@ func (l *loop) evaluate(ctx context.Context) {
 	}
 	l.tellReady(w, incarnation, standing.MayHold, now)
 	last := l.applier.Last()
-	seen := w // it is read by others, who make copies of it with other nodes
-	w = w.ForReading()
 	if standing.MayHold {
 		if l.generation > 0 && last.generation == l.generation && !last.blind { // what is on the interfaces is known
 			l.letGo(ctx, w, incarnation, last, now)
@@ -255,6 +251,7 @@ func (l *loop) world(now time.Time) *steering.World {
 		Config: config, Self: l.self.LNN, Nodes: map[int]steering.Node{},
 		Pools: l.replica.statements(), Services: l.replica.serviceStatements(), Idle: map[netip.Addr]bool{},
 	}
+	w.Recall(l.seen)
 	l.promises.Bind(w)
 	w.Released = l.releases.current(w)
 	for _, node := range config.Nodes {
@@ -280,6 +277,12 @@ func (l *loop) world(now time.Time) *steering.World {
 	l.addLoads(w, now)
 	w.Settling = l.settling(w, now)
 	return w
+}
+
+// read is a world for reading by the loop alone, with what was asked about the last one and is still so.
+func (l *loop) read(w *steering.World) *steering.World {
+	l.seen = w.ForReadingAfter(l.seen)
+	return l.seen
 }
 
 // unseenOutages finds nodes that this agent has never seen, and of which the store says since when they are away.
@@ -344,7 +347,7 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[
 	l.promises.Bind(w) // what is told is not taken back by what is decided next
 	l.applier.Want(wish{
 		handing:    handing,
-		generation: l.generation, silences: silences, holdings: holdings, managed: clusterAddress(w),
+		generation: l.generation, silences: silences, holdings: holdings, managed: l.clusterAddress(w),
 		routes: l.routes(w, holdings), moving: l.moveEnds(w, holdings), causes: l.causesOf(w, holdings), leaving: leaving,
 	})
 }
@@ -352,19 +355,17 @@ func (l *loop) want(w *steering.World, holdings []steering.Holding, leaving map[
 // moveEnds says for each address that this node gives or gets where it comes from and goes to.
 func (l *loop) moveEnds(w *steering.World, holdings []steering.Holding) map[netip.Addr]moveEnds {
 	ends := map[netip.Addr]moveEnds{}
-	for _, record := range w.Pools {
-		for addr, st := range record {
-			if st.Owner.LNN == w.Self && !st.To.IsZero() {
-				ends[addr] = moveEnds{st.Owner.Member(), st.To.Member()}
-			}
+	w.Concerning(func(id cluster.PoolID, addr netip.Addr, st tenure.Statement) bool {
+		if (id != cluster.PoolID{}) && st.Owner.LNN == w.Self && !st.To.IsZero() {
+			ends[addr] = moveEnds{st.Owner.Member(), st.To.Member()}
 		}
-	}
-	statements := steering.Moving(w)
+		return true
+	})
 	for _, h := range holdings {
 		if from, here := l.moveFrom[h.Address]; here {
 			ends[h.Address] = from
 		}
-		switch st := statements[h.Address]; { // what comes before the record says so
+		switch st := w.Behind(h); { // what comes before the record says so
 		case h.Kind == steering.Static || st.Owner.LNN == w.Self:
 		case w.Over(st.Owner):
 			ends[h.Address] = moveEnds{to: cluster.Member{LNN: w.Self, Interface: h.Interface}}
@@ -373,32 +374,4 @@ func (l *loop) moveEnds(w *steering.World, holdings []steering.Holding) map[neti
 		}
 	}
 	return ends
-}
-
-// addLoads puts the last measurements into the world. Which addresses are idle matters to the pools alone that evened out by that.
-func (l *loop) addLoads(w *steering.World, now time.Time) {
-	interval := w.Config.Settings.SampleInterval
-	w.Loads = steering.Loads{}
-	for _, id := range w.Config.Pools() {
-		pool, _, _, _ := w.Config.Pool(id)
-		owned := map[cluster.Member][]netip.Addr{}
-		for addr, st := range w.Pools[id] {
-			member := st.Owner.Member()
-			owned[member] = append(owned[member], addr)
-			if pool.RebalancePolicy != cluster.RebalanceIdle {
-				continue
-			}
-			load := l.loads.Of(member.LNN, member.Interface, []netip.Addr{addr}, now, interval)
-			if load.Known && !load.Stale && load.Connections == 0 {
-				w.Idle[addr] = true
-			}
-		}
-		members := w.Config.Members(id)
-		loads := make(map[cluster.Member]placement.Load, len(members))
-		for _, member := range members {
-			loads[member] = l.loads.Of(member.LNN, member.Interface, owned[member], now, interval)
-		}
-		w.Loads[id] = loads
-	}
-	w.Planned, w.PlannedAge = l.planned.at(now, w.Config, w.Loads)
 }

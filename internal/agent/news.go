@@ -18,6 +18,9 @@ import (
 // tellMoves turns changes of the records into events, and remembers where addresses that come here come from.
 func (l *loop) tellMoves(before map[cluster.PoolID]tenure.Record, services map[steering.ServiceKey]tenure.Statement) {
 	for id, entry := range l.replica.pools {
+		if entry.record.Is(before[id]) {
+			continue
+		}
 		for addr, st := range entry.record {
 			l.tellMove(id.String(), addr, before[id][addr], st)
 		}
@@ -68,9 +71,22 @@ func (l *loop) memberName(m cluster.Member) string {
 // nodeProblems are those whose subject is a node.
 var nodeProblems = []*problem.Kind{problemNodeDown, problemNodeUnfit, problemNodeDraining}
 
+// observed is the world of which events and problems were made last. There is none if not all of them fitted on the board: they may by then.
+type observed struct{ world *steering.World }
+
+// of reports whether another world says the same of all that they are made of, so that nothing would come of looking at it: time itself
+// makes none of them.
+func (o observed) of(w *steering.World) bool {
+	return w.SameNodes(o.world) && w.SameRecords(o.world) && w.Settling == o.world.Settling
+}
+
 // observeNodes turns changes in what is known of the nodes into events and problems. A node that was taken out of the configuration
 // and is not heard any more is none.
 func (l *loop) observeNodes(w *steering.World, now time.Time) {
+	if l.observed.of(w) {
+		return
+	}
+	dropped := l.board.Dropped()
 	current := map[string]bool{}
 	for lnn, node := range w.Nodes {
 		state, why := nodeState(w, node)
@@ -103,6 +119,10 @@ func (l *loop) observeNodes(w *steering.World, now time.Time) {
 	l.observeVoices(w, now)
 	l.observeOrphans(w, now)
 	l.observePools(w, now)
+	l.observed = observed{}
+	if l.board.Dropped() == dropped {
+		l.observed.world = w
+	}
 }
 
 // observeVoices says while a cluster has just two voices, of which one depends on the other.

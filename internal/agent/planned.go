@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
@@ -17,22 +18,30 @@ type plannedLoads struct {
 }
 
 // at returns the measurements that count at a moment, and how long ago they were taken.
-func (p *plannedLoads) at(now time.Time, config *cluster.Config, last steering.Loads) (steering.Loads, time.Duration) {
-	if p.loads == nil || now.Sub(p.taken) >= placement.PlanInterval || p.lacks(config, last) {
+func (p *plannedLoads) at(now time.Time, last steering.Loads) (steering.Loads, time.Duration) {
+	if p.loads == nil || now.Sub(p.taken) >= placement.PlanInterval || p.lacks(last) {
 		p.loads, p.taken = last, now
 	}
 	return p.loads, now.Sub(p.taken)
 }
 
 // lacks reports whether the last measurements know a member that the planned ones do not.
-func (p *plannedLoads) lacks(config *cluster.Config, last steering.Loads) bool {
-	for _, id := range config.Pools() {
-		planned, now := p.loads[id], last[id]
-		for _, m := range config.Members(id) {
-			if load, has := planned[m]; !has || !load.Known && now[m].Known {
+func (p *plannedLoads) lacks(last steering.Loads) bool {
+	for id, now := range last {
+		planned := p.loads[id]
+		if sameLoads(planned, now) {
+			continue
+		}
+		for m, load := range now {
+			if was, has := planned[m]; !has || load.Known && !was.Known {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// sameLoads reports whether two measurements of a pool are the very same ones.
+func sameLoads(a, b map[cluster.Member]placement.Load) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }

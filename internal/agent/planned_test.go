@@ -39,7 +39,7 @@ func TestThePlanFollowsTheLoadsEveryTenSecondsAtMost(t *testing.T) {
 		{11 * time.Second, loads(300, true), 300, 0},
 		{20 * time.Second, loads(0, false), 300, 9 * time.Second}, // what is not known any more is no reason
 	} {
-		got, age := p.at(start.Add(step.after), config, step.last)
+		got, age := p.at(start.Add(step.after), step.last)
 		if got[id][member].Connections != step.want || age != step.age {
 			t.Errorf("after %s the plan has %d connections, %s old; want %d, %s old", step.after, got[id][member].Connections, age, step.want, step.age)
 		}

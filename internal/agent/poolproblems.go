@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
-	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/steering"
 )
@@ -21,10 +20,15 @@ func (l *loop) observePools(w *steering.World, now time.Time) {
 	for _, id := range w.Config.Pools() {
 		known[id.String()] = true
 		pool, _, _, _ := w.Config.Pool(id)
-		fit, unfit := fitNodes(w.Candidates(id, now))
-		l.board.Is(len(fit) == 0 && len(unfit) > 0 && !w.Settling, problemNobodyFit, id.String(), fewReasons(unfit), now)
+		fit, unfit := fitNodes(w, id)
+		nobody := len(fit) == 0 && len(unfit) > 0 && !w.Settling
 		alone := len(fit) == 1 && len(unfit) > 0 && pool.AllocMethod == cluster.AllocDynamic && !w.Settling
-		l.board.Is(alone, problemNoSuccessor, id.String(), fmt.Sprintf("only %s is fit; %s", strings.Join(fit, ""), fewReasons(unfit)), now)
+		detail := ""
+		if nobody || alone {
+			detail = fewReasons(unfit)
+		}
+		l.board.Is(nobody, problemNobodyFit, id.String(), detail, now)
+		l.board.Is(alone, problemNoSuccessor, id.String(), "only "+strings.Join(fit[:min(len(fit), 1)], "")+" is fit; "+detail, now)
 	}
 	for _, active := range l.board.List() {
 		ofPool := slices.Contains([]*problem.Kind{problemNobodyFit, problemNoSuccessor, problemUneven, problemOrphaned}, active.Kind)
@@ -35,19 +39,25 @@ func (l *loop) observePools(w *steering.World, now time.Time) {
 }
 
 // fitNodes names the nodes with a fit member interface, and says of the others why they have none.
-func fitNodes(candidates []placement.Candidate) (fit, unfit []string) {
-	for len(candidates) > 0 { // sorted by member, so that those of one node are neighbours
-		first, same := candidates[0], 1
-		for same < len(candidates) && candidates[same].Member.LNN == first.Member.LNN {
-			same++
+func fitNodes(w *steering.World, id cluster.PoolID) (fit, unfit []string) {
+	lnn, name, fits, why := 0, "", false, ""
+	end := func() {
+		switch {
+		case lnn == 0:
+		case fits:
+			fit = append(fit, name)
+		default:
+			unfit = append(unfit, name+": "+why)
 		}
-		if slices.ContainsFunc(candidates[:same], func(c placement.Candidate) bool { return c.Fit }) {
-			fit = append(fit, first.Node)
-		} else {
-			unfit = append(unfit, first.Node+": "+first.Why)
-		}
-		candidates = candidates[same:]
 	}
+	steering.Fitness(w, id, func(m cluster.Member, node, reason string) { // sorted by member, so that those of one node are neighbours
+		if m.LNN != lnn {
+			end()
+			lnn, name, fits, why = m.LNN, node, false, reason
+		}
+		fits = fits || reason == ""
+	})
+	end()
 	return fit, unfit
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ type replica struct {
 	configRevision int64
 	configSeen     int64 // revision of the last one that was read, also when it could not be understood
 	members        map[int]memberEntry
+	membersShared  bool               // others read them: they are replaced, and not changed
 	gone           map[int]goneMember // members whose record went, until they come back
 	pools          map[cluster.PoolID]poolEntry
 	services       map[steering.ServiceKey]serviceEntry
@@ -179,6 +181,7 @@ func (r *replica) putMember(entry store.Entry, now time.Time) error {
 		before = r.gone[lnn].faults
 	}
 	member.faults = before.Next(member.record.Faults, member.record.PoolFaults, member.record.Ready, now)
+	r.ownMembers()
 	r.members[lnn] = member
 	delete(r.gone, lnn)
 	if member.record.Over {
@@ -198,6 +201,7 @@ func (r *replica) bury(lnn int, now time.Time) {
 		gone.revision = old.revision
 	}
 	r.gone[lnn] = gone
+	r.ownMembers()
 	delete(r.members, lnn)
 }
 
@@ -286,6 +290,19 @@ func (r *replica) keys() []string {
 		keys = append(keys, trustKey(lnn))
 	}
 	return keys
+}
+
+// sharedMembers are the members as they are now, to be read only; they stay so.
+func (r *replica) sharedMembers() map[int]memberEntry {
+	r.membersShared = true
+	return r.members
+}
+
+// ownMembers makes the members the replica's own again, to be changed.
+func (r *replica) ownMembers() {
+	if r.membersShared {
+		r.members, r.membersShared = maps.Clone(r.members), false
+	}
 }
 
 // statements are the pools' records without their revisions. The records themselves are those of the replica, which replaces and never

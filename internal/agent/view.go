@@ -21,7 +21,7 @@ type view struct {
 	rosterRevision   int64
 	ready            bool
 	waiting          string // for what, while it is not ready
-	since            map[sinceKey]sinceEntry
+	since            sinceTimes
 	standing         tenure.Standing
 	incarnation      tenure.Incarnation
 	applied          applied
@@ -31,10 +31,6 @@ type view struct {
 
 // publish makes what the loop saw available to the API.
 func (l *loop) publish(w *steering.World, standing tenure.Standing, incarnation tenure.Incarnation, last applied, now time.Time) {
-	members := make(map[int]memberEntry, len(l.replica.members))
-	for lnn, entry := range l.replica.members {
-		members[lnn] = entry
-	}
 	poolRevisions := make(map[cluster.PoolID]int64, len(l.replica.pools))
 	for id, entry := range l.replica.pools {
 		poolRevisions[id] = entry.revision
@@ -46,7 +42,7 @@ func (l *loop) publish(w *steering.World, standing tenure.Standing, incarnation 
 	l.view.Store(&view{
 		poolRevisions: poolRevisions, serviceRevisions: serviceRevisions, ready: l.ready(), waiting: l.waiting(), since: l.since.snapshot(),
 		roster: l.replica.roster, rosterRevision: l.replica.rosterRevision,
-		world: w, configRevision: l.replica.configRevision, storeRevision: l.replica.revision, members: members,
+		world: w, configRevision: l.replica.configRevision, storeRevision: l.replica.revision, members: l.replica.sharedMembers(),
 		standing: standing, incarnation: incarnation, applied: last, generation: l.generation, at: now,
 	})
 	l.board.Is(incarnation > 0 && !standing.MayHold, problemLapsed, l.self.Name, standing.Reason, now)

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ type Board struct {
 	nodes map[int]*nodeLoad
 }
 
-// nodeLoad is what one node last said.
+// nodeLoad is what one node last said. Nobody changes it: the next sample makes another one.
 type nodeLoad struct {
 	sample   Sample
 	received time.Time
@@ -73,19 +74,16 @@ func (b *Board) put(sample Sample, receivedAt time.Time) Received {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	node, present := b.nodes[sample.LNN]
-	if !present {
-		if len(b.nodes) >= MaxNodes {
-			return Refused
+	count := uint64(1)
+	if node, present := b.nodes[sample.LNN]; present {
+		if behind := node.sample.Taken.Sub(sample.Taken); behind >= 0 && behind <= reorderWindow {
+			return Late
 		}
-		node = &nodeLoad{}
-		b.nodes[sample.LNN] = node
+		count = node.count + 1
+	} else if len(b.nodes) >= MaxNodes {
+		return Refused
 	}
-	if behind := node.sample.Taken.Sub(sample.Taken); present && behind >= 0 && behind <= reorderWindow {
-		return Late
-	}
-	node.sample, node.received = sample, receivedAt
-	node.count++
+	b.nodes[sample.LNN] = &nodeLoad{sample: sample, received: receivedAt, count: count}
 	return Fresh
 }
 
@@ -111,22 +109,85 @@ func (b *Board) Sampled(lnn int) uint64 {
 // interface. It is Stale when its sample is more than three intervals old at now; its numbers then are the last ones.
 func (b *Board) Of(lnn int, iface string, addresses []netip.Addr, now time.Time, interval time.Duration) placement.Load {
 	b.mu.RLock()
-	defer b.mu.RUnlock()
-	node, present := b.nodes[lnn]
-	if !present {
-		return placement.Load{}
-	}
-	age := max(0, now.Sub(node.received))
-	load := placement.Load{Age: age, Stale: age > staleIntervals*interval}
-	throughput, measured := node.sample.Interfaces[iface].share()
-	if !node.sample.Rated || !measured {
-		return load
-	}
-	load.Known, load.CPU, load.Throughput = true, clamp(node.sample.CPU), throughput
-	for _, address := range addresses {
-		load.Connections += node.sample.Connections[address]
+	node := b.nodes[lnn]
+	b.mu.RUnlock()
+	load := node.of(iface, now, interval)
+	if load.Known {
+		for _, address := range addresses {
+			load.Connections += node.sample.Connections[address]
+		}
 	}
 	return load
+}
+
+// of is the load of one interface without its connections.
+func (n *nodeLoad) of(iface string, now time.Time, interval time.Duration) placement.Load {
+	if n == nil {
+		return placement.Load{}
+	}
+	load := placement.Load{Age: max(0, now.Sub(n.received)), Stale: n.stale(now, interval)}
+	throughput, measured := n.sample.Interfaces[iface].share()
+	if !n.sample.Rated || !measured {
+		return load
+	}
+	load.Known, load.CPU, load.Throughput = true, clamp(n.sample.CPU), throughput
+	return load
+}
+
+func (n *nodeLoad) stale(now time.Time, interval time.Duration) bool {
+	return max(0, now.Sub(n.received)) > staleIntervals*interval
+}
+
+// Reading is what a Board has at one moment: for who asks for the loads of many members at once. Nobody changes it.
+type Reading struct {
+	nodes    map[int]*nodeLoad
+	now      time.Time
+	interval time.Duration
+}
+
+// Read returns what the Board has.
+func (b *Board) Read(now time.Time, interval time.Duration) Reading {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return Reading{maps.Clone(b.nodes), now, interval}
+}
+
+// Of is the load of one member interface, without any connections.
+func (r Reading) Of(lnn int, iface string) placement.Load {
+	return r.nodes[lnn].of(iface, r.now, r.interval)
+}
+
+// Connections is how many connections a node has to an address.
+func (r Reading) Connections(lnn int, address netip.Addr) int {
+	if node := r.nodes[lnn]; node != nil {
+		return node.sample.Connections[address]
+	}
+	return 0
+}
+
+// Sampled counts the fresh samples of a node, as Board.Sampled does.
+func (r Reading) Sampled(lnn int) uint64 {
+	if node := r.nodes[lnn]; node != nil {
+		return node.count
+	}
+	return 0
+}
+
+// Changed says of which nodes something other than the age has changed since an earlier reading: a sample has come, the last one has become
+// stale, or the node was forgotten.
+func (r Reading) Changed(since Reading) map[int]bool {
+	changed := map[int]bool{}
+	for lnn, node := range r.nodes {
+		if was := since.nodes[lnn]; was != node || node.stale(r.now, r.interval) != was.stale(since.now, since.interval) {
+			changed[lnn] = true
+		}
+	}
+	for lnn := range since.nodes {
+		if r.nodes[lnn] == nil {
+			changed[lnn] = true
+		}
+	}
+	return changed
 }
 
 // clamp brings a share that another node sent into 0 to 1; what is no number counts as fully busy.

@@ -37,24 +37,25 @@ const (
 func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 	w = w.ForReading()
 	var holdings []Holding
-	for id, record := range w.Pools {
-		pool, _, _, exists := w.Config.Pool(id)
+	for id := range w.Pools {
+		concerned := w.concerned(id)
+		if len(concerned) == 0 {
+			continue
+		}
+		site, exists := w.poolSite(id)
 		if !exists {
 			continue
 		}
-		addresses := w.Config.Addresses(id)
-		for address, st := range record {
-			if !w.concerns(st) {
+		for _, address := range concerned {
+			if !site.has(address) {
 				continue
 			}
-			if _, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare); !configured {
-				continue
-			}
+			st := site.record[address]
 			holding := Holding{Address: address, Kind: Dynamic, Pool: id, Subnet: id.SubnetID()}
-			if pool.AllocMethod == cluster.AllocStatic && st.Fixed {
+			if site.static && st.Fixed {
 				holding.Kind = Static
 			}
-			if holding.hold(w, st, self, mayHold, w.unfitFor(id, pool.AllocMethod == cluster.AllocStatic, w.heir(st).Member())) {
+			if holding.hold(w, st, self, mayHold, w.unfitFor(id, site.static, w.heir(st).Member())) {
 				holdings = append(holdings, holding)
 			}
 		}
@@ -67,12 +68,6 @@ func Desired(w *World, self tenure.Incarnation, mayHold bool) []Holding {
 	}
 	slices.SortFunc(holdings, func(a, b Holding) int { return a.Address.Compare(b.Address) })
 	return holdings
-}
-
-// concerns reports whether this node is named in a statement: of others it never holds the address, and there is nothing that it could
-// let go of or acknowledge.
-func (w *World) concerns(st tenure.Statement) bool {
-	return st.Owner.LNN == w.Self || st.Next.LNN == w.Self || st.Former.LNN == w.Self || st.To.LNN == w.Self
 }
 
 // HoldsService reports whether this node holds a service address, or is about to: it answers there. Like Desired it does not wait for
@@ -111,23 +106,23 @@ func (h *Holding) hold(w *World, st tenure.Statement, self tenure.Incarnation, m
 // Nothing is told while this node has a change of the same record under way: it might be one that takes the move back.
 func Handing(w *World, self tenure.Incarnation, pending func(cluster.PoolID, ServiceKey) bool) map[netip.Addr]tenure.Statement {
 	handing := map[netip.Addr]tenure.Statement{}
-	add := func(address netip.Addr, st tenure.Statement) {
-		mine := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed && !w.Unready[address]
-		if mine && st.State() == tenure.Moving && st.To.LNN != w.Self && w.settled(st) && !w.Over(st.To) && !w.Silent(st.To) {
-			handing[address] = st
-		}
+	mine := func(address netip.Addr, st tenure.Statement) bool {
+		owned := st.Owner.LNN == w.Self && st.Owner.Incarnation == self && !st.Fixed && !w.Unready[address]
+		return owned && st.State() == tenure.Moving && st.To.LNN != w.Self && w.settled(st) && !w.Over(st.To) && !w.Silent(st.To)
 	}
 	for id, record := range w.Pools {
-		if pending(id, ServiceKey{}) {
-			continue
-		}
-		for address, st := range record {
-			add(address, st)
+		for _, address := range w.concerned(id) {
+			if st := record[address]; mine(address, st) {
+				if pending(id, ServiceKey{}) {
+					break // with any of the record
+				}
+				handing[address] = st
+			}
 		}
 	}
 	for key, st := range w.Services {
-		if !pending(cluster.PoolID{}, key) {
-			add(key.Address, st)
+		if mine(key.Address, st) && !pending(cluster.PoolID{}, key) {
+			handing[key.Address] = st
 		}
 	}
 	return handing
@@ -155,54 +150,47 @@ func LetGo(w *World, self tenure.Incarnation, on OnInterfaces, now time.Time) []
 	w = w.ForReading()
 	var lettings []Letting
 	for _, id := range sortedPools(w) {
-		concerned := w.concerned(w.Pools[id])
-		if len(concerned) == 0 {
-			continue
-		}
-		record := maps.Clone(w.Pools[id])
-		letting := Letting{Pool: id, Record: record}
-		addresses := w.Config.Addresses(id)
-		pool, _, _, exists := w.Config.Pool(id)
-		dynamic := exists && pool.AllocMethod == cluster.AllocDynamic
-		for _, address := range concerned {
-			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
-			there := on.Held[address] || on.Left[address]
-			after, changed := letGo(w, address, record[address], self, there, configured, now)
-			if acknowledged, yes := acknowledge(w, address, record[address], self, there, w.unfitFor(id, exists && !dynamic, record[address].Former.Member())); !changed && yes {
-				after, changed = acknowledged, true
-				letting.Renounced = append(letting.Renounced, address)
-			}
-			if !changed && dynamic && configured && !on.Left[address] && record[address].Fixed && record[address].Owner.LNN == w.Self {
-				after.Fixed, changed = false, true
-			}
-			if !changed {
-				continue
-			}
-			if after.Owner.IsZero() && !configured && w.settled(after) {
-				delete(record, address)
-			} else {
-				record[address] = after
-			}
-			letting.Changed = append(letting.Changed, address)
-			letting.Why = fmt.Sprintf("let go of %d addresses", len(letting.Changed))
-		}
-		if len(letting.Changed) > 0 {
+		if letting := w.letGoOf(id, self, on, now); len(letting.Changed) > 0 {
 			lettings = append(lettings, letting)
 		}
 	}
 	return lettings
 }
 
-// concerned are the addresses of a record in whose statements this node is named, sorted.
-func (w *World) concerned(record tenure.Record) []netip.Addr {
-	var addresses []netip.Addr
-	for address, st := range record {
-		if w.concerns(st) {
-			addresses = append(addresses, address)
-		}
+// letGoOf is LetGo for one pool; nothing is changed if nothing can be said.
+func (w *World) letGoOf(id cluster.PoolID, self tenure.Incarnation, on OnInterfaces, now time.Time) Letting {
+	letting := Letting{Pool: id, Record: w.Pools[id]}
+	concerned := w.concerned(id)
+	if len(concerned) == 0 {
+		return letting
 	}
-	slices.SortFunc(addresses, netip.Addr.Compare)
-	return addresses
+	site, exists := w.poolSite(id)
+	dynamic := exists && !site.static
+	for _, address := range concerned {
+		st, configured, there := letting.Record[address], site.has(address), on.Held[address] || on.Left[address]
+		after, changed := letGo(w, address, st, self, there, configured, now)
+		if acknowledged, yes := acknowledge(w, address, st, self, there, w.unfitFor(id, site.static, st.Former.Member())); !changed && yes {
+			after, changed = acknowledged, true
+			letting.Renounced = append(letting.Renounced, address)
+		}
+		if !changed && dynamic && configured && !on.Left[address] && st.Fixed && st.Owner.LNN == w.Self {
+			after.Fixed, changed = false, true
+		}
+		if !changed {
+			continue
+		}
+		if len(letting.Changed) == 0 {
+			letting.Record = maps.Clone(letting.Record)
+		}
+		if after.Owner.IsZero() && !configured && w.settled(after) {
+			delete(letting.Record, address)
+		} else {
+			letting.Record[address] = after
+		}
+		letting.Changed = append(letting.Changed, address)
+		letting.Why = fmt.Sprintf("let go of %d addresses", len(letting.Changed))
+	}
+	return letting
 }
 
 // letGo completes one move away from this node or, by the owner's word, to it, or abandons an address that is no longer configured.
@@ -238,17 +226,4 @@ func acknowledge(w *World, address netip.Addr, st tenure.Statement, self tenure.
 	}
 	after, outcome := w.step(st, tenure.Change{Action: tenure.Acknowledge, By: st.Former})
 	return after, outcome.Changed
-}
-
-// sortedPools are the pools that have a record, by their dotted ids.
-func sortedPools(w *World) []cluster.PoolID {
-	names := make(map[string]cluster.PoolID, len(w.Pools))
-	for id := range w.Pools {
-		names[id.String()] = id
-	}
-	ids := make([]cluster.PoolID, 0, len(names))
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		ids = append(ids, names[name])
-	}
-	return ids
 }

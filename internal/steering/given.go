@@ -1,7 +1,6 @@
 package steering
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -25,31 +24,39 @@ func GivenMembers(w *World, id cluster.PoolID, now time.Time) []GivenMember {
 	if !exists {
 		return nil
 	}
-	type held struct {
-		by      int // index of the member
-		address netip.Addr
-	}
-	all := make([]held, 0, len(site.record))
-	for address, st := range site.record {
-		by := w.GivenOf(st)
-		if at, member := slices.BinarySearchFunc(site.members, by, cluster.Member.Compare); member && !by.IsZero() {
-			all = append(all, held{at, address})
+	recorded := w.recordedIn(id)
+	by, counts := make([]int32, len(recorded)), make([]int32, len(site.members))
+	for i, address := range recorded {
+		by[i] = -1
+		member := w.GivenOf(site.record[address])
+		if at, is := slices.BinarySearchFunc(site.members, member, cluster.Member.Compare); is && !member.IsZero() {
+			by[i] = int32(at)
+			counts[at]++
 		}
 	}
-	slices.SortFunc(all, func(a, b held) int { return cmp.Or(cmp.Compare(a.by, b.by), a.address.Compare(b.address)) })
-	addresses := make([]netip.Addr, len(all))
-	for i := range all {
-		addresses[i] = all[i].address
-	}
-	given, at := make([]GivenMember, len(site.members)), 0
+	given, all, from := make([]GivenMember, len(site.members)), make([]netip.Addr, len(recorded)), 0
 	for i, m := range site.members {
-		from := at
-		for at < len(all) && all[at].by == i {
-			at++
+		holding := int(counts[i])
+		given[i] = GivenMember{Member: m, Addresses: all[from : from : from+holding], Why: w.notGiven(site, m, holding, now)}
+		from += holding
+	}
+	for i, address := range recorded {
+		if by[i] >= 0 {
+			to := &given[by[i]]
+			to.Addresses = append(to.Addresses, address)
 		}
-		given[i] = GivenMember{Member: m, Addresses: addresses[from:at:at], Why: w.notGiven(site, m, at-from, now)}
 	}
 	return given
+}
+
+// Withheld reports whether a node of a pool is kept out of its answers for a while since it came back: then they depend on the time.
+func Withheld(w *World, id cluster.PoolID, now time.Time) bool {
+	w = w.ForReading()
+	site, exists := w.poolSite(id)
+	if !exists || site.pool.AutoUnsuspendDelay == 0 {
+		return false
+	}
+	return slices.ContainsFunc(site.members, func(m cluster.Member) bool { return w.withheld(site.pool, m.LNN, now) > 0 })
 }
 
 // GivenOf is the member with which an address may be given: who holds it now, unless it is on its way elsewhere; zero if nobody. That of
@@ -90,8 +97,11 @@ func (w *World) notGiven(site poolSite, m cluster.Member, holding int, now time.
 
 // withheld is how long a node that was away must still wait before the pool's name is answered with it.
 func (w *World) withheld(pool *cluster.Pool, lnn int, now time.Time) time.Duration {
+	if pool.AutoUnsuspendDelay == 0 {
+		return 0
+	}
 	node := w.node(lnn)
-	if pool.AutoUnsuspendDelay == 0 || node.Outage == 0 {
+	if node.Outage == 0 {
 		return 0
 	}
 	return max(node.FitSince.Add(pool.AutoUnsuspendDelay).Sub(now), 0)

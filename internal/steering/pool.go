@@ -28,27 +28,6 @@ type Proposal struct {
 	Why       string   // one line for the event
 }
 
-// poolSite is one pool as a decision finds it: what of the configuration and the records it looks at again and again.
-type poolSite struct {
-	id        cluster.PoolID
-	pool      *cluster.Pool
-	static    bool
-	members   []cluster.Member
-	addresses []netip.Addr
-	record    tenure.Record
-}
-
-func (w *World) poolSite(id cluster.PoolID) (site poolSite, exists bool) {
-	pool, _, _, exists := w.Config.Pool(id)
-	if !exists {
-		return poolSite{}, false
-	}
-	return poolSite{
-		id: id, pool: pool, static: pool.AllocMethod == cluster.AllocStatic,
-		members: w.Config.Members(id), addresses: w.Config.Addresses(id), record: w.Pools[id],
-	}, true
-}
-
 // ProposePool says what the record of a pool should become. It returns false when the record is as it should be.
 // Wait is when to look again although nothing else happens (a hold-down that ends), zero if never.
 func ProposePool(w *World, id cluster.PoolID, asked bool, now time.Time) (p Proposal, wait time.Duration, ok bool) {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 
+	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
@@ -50,18 +51,12 @@ func (p Promises) Bind(w *World) {
 // asked are the addresses of which this node, as their former next, is asked to acknowledge that it will not take them.
 func (w *World) asked() map[netip.Addr]bool {
 	asked := map[netip.Addr]bool{}
-	for _, record := range w.Pools {
-		for address, st := range record {
-			if st.Former.LNN == w.Self {
-				asked[address] = true
-			}
-		}
-	}
-	for key, st := range w.Services {
+	w.Concerning(func(_ cluster.PoolID, address netip.Addr, st tenure.Statement) bool {
 		if st.Former.LNN == w.Self {
-			asked[key.Address] = true
+			asked[address] = true
 		}
-	}
+		return true
+	})
 	return asked
 }
 

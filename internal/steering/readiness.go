@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
@@ -65,18 +66,12 @@ func (r Readiness) Bind(w *World, now time.Time) (left time.Duration) {
 			left = rest
 		}
 	}
-	for _, record := range w.Pools {
-		for address, st := range record {
-			if awaits(w, st) {
-				await(address, st)
-			}
-		}
-	}
-	for key, st := range w.Services {
+	w.Concerning(func(_ cluster.PoolID, address netip.Addr, st tenure.Statement) bool {
 		if awaits(w, st) {
-			await(key.Address, st)
+			await(address, st)
 		}
-	}
+		return true
+	})
 	return left
 }
 
@@ -112,8 +107,8 @@ func Ready(w *World, self tenure.Incarnation, mayHold bool) map[netip.Addr]Relea
 		}
 	}
 	for id, record := range w.Pools {
-		for address, st := range record {
-			if st.To.LNN == w.Self {
+		for _, address := range w.concerned(id) {
+			if st := record[address]; st.To.LNN == w.Self {
 				add(address, st, w.UnfitFor(id, st.To.Member()))
 			}
 		}

@@ -66,10 +66,9 @@ func ProposePools(w *World, before Rests, now time.Time) ([]PoolProposal, Rests)
 
 // allPools are the configured pools, sorted, and then those that only have a record.
 func (w *World) allPools() []cluster.PoolID {
-	ids := w.Config.Pools()
-	configured := len(ids)
+	ids := slices.Clone(w.ConfiguredPools())
 	for _, id := range sortedPools(w) {
-		if !slices.Contains(ids[:configured], id) {
+		if _, configured := w.poolSite(id); !configured {
 			ids = append(ids, id)
 		}
 	}
@@ -113,7 +112,7 @@ func (r Rests) still(now Rests) stillness {
 	s.records = make(map[cluster.PoolID]bool, len(now.records))
 	s.all = len(r.records) == len(now.records) && maps.Equal(r.services, now.services)
 	for id, record := range now.records {
-		s.records[id] = maps.Equal(r.records[id], record)
+		s.records[id] = record.Is(r.records[id]) || maps.Equal(r.records[id], record)
 		s.all = s.all && s.records[id]
 	}
 	return s
@@ -133,6 +132,9 @@ func (s stillness) pool(w *World, id cluster.PoolID, r rest) bool {
 
 // equal reports whether two rolls say the same of the same nodes.
 func (r *roll) equal(other *roll) bool {
+	if r == other {
+		return r != nil
+	}
 	if r == nil || other == nil || !slices.Equal(r.numbers, other.numbers) {
 		return false
 	}

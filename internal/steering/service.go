@@ -252,33 +252,38 @@ func (w *World) serviceInterface(subnet cluster.SubnetID, lnn int) cluster.Membe
 // serviceInterfaces are the interfaces on which each node may host service addresses of a subnet: those that belong to a pool of the
 // subnet; in a subnet without pools all of the node's interfaces. Nodes that have none are missing.
 func (w *World) serviceInterfaces(subnet cluster.SubnetID) map[int][]cluster.Member {
+	if w.laid() {
+		if hosts, found := w.notes.hosts[subnet]; found {
+			return hosts
+		}
+	}
 	if w.roll == nil {
-		return w.findServiceInterfaces(subnet)
+		return findServiceInterfaces(w.Config, subnet)
 	}
 	hosts, found := w.roll.hosts[subnet]
 	if !found {
 		if w.roll.hosts == nil {
 			w.roll.hosts = map[cluster.SubnetID]map[int][]cluster.Member{}
 		}
-		hosts = w.findServiceInterfaces(subnet)
+		hosts = findServiceInterfaces(w.Config, subnet)
 		w.roll.hosts[subnet] = hosts
 	}
 	return hosts
 }
 
-func (w *World) findServiceInterfaces(subnet cluster.SubnetID) map[int][]cluster.Member {
+func findServiceInterfaces(config *cluster.Config, subnet cluster.SubnetID) map[int][]cluster.Member {
 	interfaces := map[int][]cluster.Member{}
 	pools := false
-	for _, id := range w.Config.Pools() {
+	for _, id := range config.Pools() {
 		if id.SubnetID() != subnet {
 			continue
 		}
 		pools = true
-		for _, m := range w.Config.Members(id) {
+		for _, m := range config.Members(id) {
 			interfaces[m.LNN] = append(interfaces[m.LNN], m)
 		}
 	}
-	for _, node := range w.Config.Nodes {
+	for _, node := range config.Nodes {
 		for _, name := range node.Interfaces {
 			if !pools {
 				interfaces[node.LNN] = append(interfaces[node.LNN], cluster.Member{LNN: node.LNN, Interface: name})
@@ -288,7 +293,9 @@ func (w *World) findServiceInterfaces(subnet cluster.SubnetID) map[int][]cluster
 			delete(interfaces, node.LNN)
 		}
 	}
-	maps.DeleteFunc(interfaces, func(lnn int, _ []cluster.Member) bool { return !w.configured(lnn) })
+	maps.DeleteFunc(interfaces, func(lnn int, _ []cluster.Member) bool {
+		return !slices.ContainsFunc(config.Nodes, func(n cluster.Node) bool { return n.LNN == lnn })
+	})
 	return interfaces
 }
 

@@ -28,6 +28,17 @@ func Moving(w *World) map[netip.Addr]tenure.Statement {
 	return all
 }
 
+// Behind is the statement about the address of a holding, as Moving has it.
+func (w *World) Behind(h Holding) tenure.Statement {
+	if h.Kind == Service {
+		return w.Services[ServiceKey{Subnet: h.Subnet, Address: h.Address}]
+	}
+	if site, exists := w.poolSite(h.Pool); exists && site.pool.AllocMethod == cluster.AllocDynamic {
+		return site.record[h.Address]
+	}
+	return tenure.Statement{}
+}
+
 // Successors are the nodes that may come to take an address from this node, which owns it under its present incarnation; none
 // if it does not.
 func Successors(st tenure.Statement, lnn int, self tenure.Incarnation) []int {
@@ -66,13 +77,13 @@ func Leaving(w *World, self tenure.Incarnation, mayHold bool) map[netip.Addr]boo
 		}
 	}
 	for id, record := range w.Pools {
-		addresses := w.Config.Addresses(id)
-		for address, st := range record {
-			if st.Owner.LNN != w.Self {
-				continue
-			}
-			_, configured := slices.BinarySearchFunc(addresses, address, netip.Addr.Compare)
-			mark(address, st, configured)
+		concerned := w.concerned(id)
+		if len(concerned) == 0 {
+			continue
+		}
+		site, _ := w.poolSite(id)
+		for _, address := range concerned {
+			mark(address, record[address], site.has(address))
 		}
 	}
 	for key, st := range w.Services {

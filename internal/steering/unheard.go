@@ -5,17 +5,7 @@ import "github.com/holdfast/holdfast/internal/tenure"
 // AddOwners takes in those owners on record whose node has no report, or one of an earlier life, and what is known of whose incarnations
 // are over. Over is the latest incarnation of a node that is. It belongs to the making of a world; later a world is not changed.
 func (w *World) AddOwners(over func(lnn int) tenure.Incarnation) {
-	latest := map[int]tenure.Incarnation{}
-	for _, record := range w.Pools {
-		for _, st := range record {
-			latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
-		}
-	}
-	for _, st := range w.Services {
-		latest[st.Owner.LNN] = max(latest[st.Owner.LNN], st.Owner.Incarnation)
-	}
-	delete(latest, 0) // nobody
-	for lnn, incarnation := range latest {
+	for lnn, incarnation := range w.latestOwners() {
 		node := w.Nodes[lnn]
 		if node.Present || lnn == w.Self || incarnation <= over(lnn) {
 			continue

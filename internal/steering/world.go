@@ -69,7 +69,7 @@ type World struct {
 	Nodes      map[int]Node
 	Pools      map[cluster.PoolID]tenure.Record
 	Services   map[ServiceKey]tenure.Statement
-	Loads      Loads                  // the last measurements, for answers
+	Loads      Loads                  // the last measurements, for answers, of those pools that are decided by them
 	Planned    Loads                  // those on which the plan on record rests; nil: the last
 	PlannedAge time.Duration          // how long ago the planned ones were the last, at most placement.PlanInterval
 	Idle       map[netip.Addr]bool    // addresses that are known to have no connection
@@ -79,7 +79,8 @@ type World struct {
 	Renounced  map[netip.Addr]bool    // addresses of which this node, as their former next, is about to acknowledge that it will not take them
 	Settling   bool                   // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 
-	roll *roll // see ForReading
+	roll  *roll  // see ForReading
+	notes *notes // see Recall
 }
 
 // Claim is the claim under which a member may be put on record now; zero when its node is not present.
@@ -197,11 +198,23 @@ func (w *World) Unfit(m cluster.Member) string {
 
 // unfitForAnything says why a node may not even hold what does not move.
 func (w *World) unfitForAnything(m cluster.Member) string {
-	node := w.node(m.LNN)
+	return w.listed(m.LNN).unfitOn(m.Interface)
+}
+
+// unfitOn is unfitForAnything for one of the node's interfaces.
+func (at *listed) unfitOn(iface string) string {
+	if at.unfit != "" || len(at.Faults) == 0 {
+		return at.unfit
+	}
+	return at.Faults[iface]
+}
+
+// unfitNode says why a node may not hold anything on any interface.
+func unfitNode(node *Node, known, configured bool) string {
 	switch {
-	case !w.known(m.LNN):
+	case !known:
 		return "it has never been heard"
-	case !w.configured(m.LNN):
+	case !configured:
 		return "it is no longer in the configuration"
 	case !node.Present && node.Left:
 		return "its agent was stopped"
@@ -222,7 +235,20 @@ func (w *World) unfitForAnything(m cluster.Member) string {
 	case !node.Ready:
 		return "its agent has just started"
 	}
-	return node.Faults[m.Interface]
+	return ""
+}
+
+// Fitness says of each member of a pool why it may hold nothing of it, in order; empty when it may. A hold-down is no reason.
+func Fitness(w *World, id cluster.PoolID, each func(m cluster.Member, node, unfit string)) {
+	w = w.ForReading()
+	site, exists := w.poolSite(id)
+	if !exists {
+		return
+	}
+	for _, m := range site.members {
+		at := w.listed(m.LNN)
+		each(m, at.name(m.LNN), w.unfitAt(at, id, site.static, m))
+	}
 }
 
 // UnfitFor says why a member may hold nothing of a pool; empty when it may.
@@ -238,18 +264,23 @@ func (w *World) static(id cluster.PoolID) bool {
 
 // unfitFor is UnfitFor where it is known whether the pool is static.
 func (w *World) unfitFor(id cluster.PoolID, static bool, m cluster.Member) string {
-	unfit := w.Unfit
-	if static {
-		unfit = w.unfitForAnything
-	}
-	if why := unfit(m); why != "" {
+	return w.unfitAt(w.listed(m.LNN), id, static, m)
+}
+
+// unfitAt is unfitFor where the member's node has been found.
+func (w *World) unfitAt(at *listed, id cluster.PoolID, static bool, m cluster.Member) string {
+	if why := at.unfitOn(m.Interface); why != "" {
 		return why
 	}
-	node := w.node(m.LNN)
-	if node.Witness {
+	switch {
+	case !static && w.Dependent() == m.LNN:
+		return dependence
+	case at.Witness:
 		return "it is a witness and hosts nothing"
+	case len(at.PoolFaults) == 0:
+		return ""
 	}
-	return node.PoolFaults[id]
+	return at.PoolFaults[id]
 }
 
 // Candidates are the members of a pool as placement sees them.
@@ -267,12 +298,16 @@ func (w *World) candidates(site poolSite, candidates []placement.Candidate, now 
 	candidates = slices.Grow(candidates, len(site.members))
 	loads, age := w.plannedLoads(site.id)
 	for _, m := range site.members {
-		candidate := placement.Candidate{Member: m, Node: w.nodeName(m.LNN), Weight: w.Weight(site.pool, m.LNN), Why: w.unfitFor(site.id, site.static, m), Load: loads[m]}
+		at := w.listed(m.LNN)
+		candidate := placement.Candidate{Member: m, Node: at.name(m.LNN), Weight: at.weight(site.pool, m.LNN), Why: w.unfitAt(at, site.id, site.static, m)}
+		if len(loads) > 0 {
+			candidate.Load = loads[m]
+		}
 		if candidate.Load.Known {
 			candidate.Load.Age += age
 		}
 		candidate.Fit = candidate.Why == ""
-		if left := w.HeldDown(m.LNN, now); candidate.Fit && left > 0 {
+		if left := at.heldDown(now); candidate.Fit && left > 0 {
 			candidate.HoldDown = true
 			candidate.Why = fmt.Sprintf("it came back and must stay fit for another %s", left.Round(100*time.Millisecond))
 		}
@@ -290,25 +325,32 @@ func (w *World) plannedLoads(id cluster.PoolID) (map[cluster.Member]placement.Lo
 }
 
 // Weight is a node's weight in a pool: the pool's word, or its own.
-func (w *World) Weight(pool *cluster.Pool, lnn int) int {
-	if weight, set := pool.Weights[lnn]; set {
-		return weight
+func (w *World) Weight(pool *cluster.Pool, lnn int) int { return w.node(lnn).weight(pool, lnn) }
+
+func (n *Node) weight(pool *cluster.Pool, lnn int) int {
+	if len(pool.Weights) > 0 {
+		if weight, set := pool.Weights[lnn]; set {
+			return weight
+		}
 	}
-	return max(w.node(lnn).Weight, 1)
+	return max(n.Weight, 1)
 }
 
 // HeldDown is how long a node that came back must still stay fit before it is given anything.
-func (w *World) HeldDown(lnn int, now time.Time) time.Duration {
-	node := w.node(lnn)
-	if node.HoldDown == 0 || node.FitSince.IsZero() || node.Trusted {
+func (w *World) HeldDown(lnn int, now time.Time) time.Duration { return w.node(lnn).heldDown(now) }
+
+func (n *Node) heldDown(now time.Time) time.Duration {
+	if n.HoldDown == 0 || n.FitSince.IsZero() || n.Trusted {
 		return 0
 	}
-	return node.FitSince.Add(node.HoldDown).Sub(now)
+	return n.FitSince.Add(n.HoldDown).Sub(now)
 }
 
-func (w *World) nodeName(lnn int) string {
-	if node := w.node(lnn); node.Name != "" {
-		return node.Name
+func (w *World) nodeName(lnn int) string { return w.node(lnn).name(lnn) }
+
+func (n *Node) name(lnn int) string {
+	if n.Name != "" {
+		return n.Name
 	}
 	return fmt.Sprintf("node %d", lnn)
 }
