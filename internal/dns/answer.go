@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"math"
 	"net/netip"
 	"time"
 
@@ -80,6 +81,9 @@ func slip(r *reply) {
 func (a *Answerer) prepareOptions(o *optionsOut, q *query, req *Request) (proven bool) {
 	e := &q.edns
 	o.opt, o.do = e.present, e.do
+	if e.keepalive && req.TCP {
+		o.keepalive, o.idle = true, uint16(min(req.Idle/(100*time.Millisecond), math.MaxUint16)) // over UDP it is ignored (RFC 7828 section 3.2.1)
+	}
 	if e.subnet.present {
 		o.subnet = e.subnet.raw // with scope 0, until an answer depends on it
 	}

@@ -98,9 +98,10 @@ func (a *Answerer) Release(service netip.Addr) {
 
 // Request is one query as it arrived.
 type Request struct {
-	Message []byte     // without the length that TCP puts before it
-	TCP     bool       // whether it came over TCP, which lifts the size limit and proves the client's address
-	Client  netip.Addr // where it came from
-	Service netip.Addr // the service address that it came to
+	Message []byte        // without the length that TCP puts before it
+	TCP     bool          // whether it came over TCP, which lifts the size limit and proves the client's address
+	Idle    time.Duration // over TCP: how long the connection may wait for its next query
+	Client  netip.Addr    // where it came from
+	Service netip.Addr    // the service address that it came to
 	Now     time.Time
 }

@@ -12,6 +12,7 @@ import (
 const (
 	optionClientSubnet = 8  // RFC 7871
 	optionCookie       = 10 // RFC 7873
+	optionKeepalive    = 11 // RFC 7828
 )
 
 // Families of the client-subnet option (RFC 7871 section 6).
@@ -23,12 +24,13 @@ const (
 
 // edns is the OPT record of a query (RFC 6891).
 type edns struct {
-	present bool
-	udpSize uint16
-	version uint8
-	do      bool
-	cookie  cookieOption
-	subnet  subnetOption
+	present   bool
+	udpSize   uint16
+	version   uint8
+	do        bool
+	cookie    cookieOption
+	subnet    subnetOption
+	keepalive bool // the client asks how long its connection may be idle
 }
 
 // cookieOption is the COOKIE option of a query (RFC 7873 section 4).
@@ -132,6 +134,8 @@ func (e *edns) readOptions(data []byte) bool {
 			if e.subnet.present || !e.subnet.read(o.Data) {
 				return false
 			}
+		case optionKeepalive:
+			e.keepalive = e.keepalive || len(o.Data) == 0 // a query names no time (RFC 7828 section 3.2.1)
 		}
 	}
 	return true

@@ -2,6 +2,8 @@ package dns
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -103,16 +105,26 @@ func stubKnot(d *delegation) string {
 	return b.String()
 }
 
-// forwardPowerDNS prints YAML for PowerDNS Recursor.
+// forwardPowerDNS prints YAML for PowerDNS Recursor, and the same for older ones. By default it would tell its clients to keep
+// every answer for a second, keep a failure for a minute, and ask nobody over IPv6.
 func forwardPowerDNS(d *delegation) string {
 	var b strings.Builder
-	b.WriteString("# For recursor.yml of PowerDNS Recursor 5. In the older recursor.conf:\n")
+	six := slices.ContainsFunc(d.addresses, netip.Addr.Is6)
+	b.WriteString("# For recursor.yml of PowerDNS Recursor 5. In recursor.conf of an older one, where += needs a line forward-zones= above it:\n")
 	for _, zone := range d.zones {
 		fmt.Fprintf(&b, "#   forward-zones+=%s=%s\n", strings.TrimSuffix(zone, "."), d.list("", ";", ""))
 	}
-	b.WriteString("recursor:\n  forward_zones:\n")
+	b.WriteString("#   minimum-ttl-override=0\n#   packetcache-servfail-ttl=1\n")
+	if six {
+		b.WriteString("#   query-local-address=0.0.0.0, ::\n")
+	}
+	b.WriteString("recursor:\n  minimum_ttl_override: 0\n  forward_zones:\n")
 	for _, zone := range d.zones {
 		fmt.Fprintf(&b, "    - zone: '%s'\n      recurse: false\n      forwarders:\n%s", strings.TrimSuffix(zone, "."), d.list("        - '", "", "'\n"))
+	}
+	b.WriteString("packetcache:\n  servfail_ttl: 1\n")
+	if six {
+		b.WriteString("outgoing:\n  source_address: ['0.0.0.0', '::']\n")
 	}
 	b.WriteString("dnssec:\n  negative_trustanchors:\n")
 	for _, zone := range d.zones {

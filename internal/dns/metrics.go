@@ -166,7 +166,7 @@ func newMetrics(reg prometheus.Registerer, a *Answerer) *metrics {
 		Help: "TCP connections closed for a new one, because all places were taken and they had been silent for longest."})
 	reg.MustRegister(m.madeRoom)
 	ended := vector("tcp_ended_total", "TCP connections that ended, by reason.", "reason")
-	for _, why := range []streamEnd{endedByClient, endedIdle, endedHalfSent, endedTooLong, endedNotAQuery, endedSlowReader} {
+	for _, why := range []streamEnd{endedByClient, endedIdle, endedHalfSent, endedTooLong, endedNotAQuery, endedSlowReader, endedTotal} {
 		m.ended[why] = ended.WithLabelValues(string(why))
 	}
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "holdfast_dns_rate_table_evictions_total",

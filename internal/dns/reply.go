@@ -46,6 +46,8 @@ type optionsOut struct {
 	serverCookie [serverCookieSize]byte
 	subnet       []byte // client-subnet data to echo; nil: none
 	scope        uint8
+	keepalive    bool
+	idle         uint16 // how long the connection may be idle, in 100 ms
 }
 
 // size is how many bytes the OPT record takes.
@@ -59,6 +61,9 @@ func (o *optionsOut) size() int {
 	}
 	if o.subnet != nil {
 		n += 4 + len(o.subnet)
+	}
+	if o.keepalive {
+		n += 4 + 2
 	}
 	return n
 }
@@ -188,6 +193,11 @@ func (r *reply) appendOPT() {
 		at := len(r.buf)
 		r.buf = append(r.buf, o.subnet...)
 		r.buf[at+3] = o.scope
+	}
+	if o.keepalive {
+		r.buf = binary.BigEndian.AppendUint16(r.buf, optionKeepalive)
+		r.buf = binary.BigEndian.AppendUint16(r.buf, 2)
+		r.buf = binary.BigEndian.AppendUint16(r.buf, o.idle)
 	}
 	r.counts[sectionAdditional]++
 }

@@ -17,6 +17,7 @@ type TCPLimits struct {
 	Connections int           // open at once; default 1,024
 	PerClient   int           // open at once from one address; default 64
 	Idle        time.Duration // without a query; default 10 s, and a tenth of it while more than half of the connections are taken
+	Total       time.Duration // of a connection, whatever it asks; default 2 min, and a tenth of it while more than half are taken
 	Message     time.Duration // from a query's first octet to its last, and for the client to take a response; default 2 s
 	Settled     time.Duration // since it began, or since its last response, until a connection may have to make room; default 100 ms
 }
@@ -30,6 +31,9 @@ func (l TCPLimits) withDefaults() TCPLimits {
 	}
 	if l.Idle <= 0 {
 		l.Idle = 10 * time.Second
+	}
+	if l.Total <= 0 {
+		l.Total = 2 * time.Minute
 	}
 	if l.Message <= 0 {
 		l.Message = 2 * time.Second
@@ -54,6 +58,7 @@ type streamEnd string
 const (
 	endedByClient   streamEnd = "closed"      // by the client, or with its listener
 	endedIdle       streamEnd = "idle"        // no query for a while
+	endedTotal      streamEnd = "total"       // it was open for as long as one may be
 	endedHalfSent   streamEnd = "half_sent"   // a query began and did not end
 	endedTooLong    streamEnd = "too_long"    // a query of more than 4,096 octets
 	endedNotAQuery  streamEnd = "not_a_query" // something that gets no response
@@ -129,14 +134,19 @@ func (s *streams) leave(c net.Conn, client netip.Addr) {
 	s.metrics.streams.Set(float64(s.open))
 }
 
-// idle is how long a connection may wait for its next query: less when connections run short.
-func (s *streams) idle() time.Duration {
+// idle is how long a connection that began some time ago may wait for its next query, and whether it ends then whatever it
+// asked before: less when connections run short.
+func (s *streams) idle(age time.Duration) (wait time.Duration, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	wait, total := s.limits.Idle, s.limits.Total
 	if s.open > s.limits.Connections/2 {
-		return s.limits.Idle / 10
+		wait, total = wait/10, total/10
 	}
-	return s.limits.Idle
+	if left := max(total-age, 0); left < wait {
+		return left, true
+	}
+	return wait, false
 }
 
 // serve answers the queries of one connection in their order, however many the client sends ahead (RFC 7766 section
@@ -145,13 +155,15 @@ func (s *streams) serve(c net.Conn, client, service netip.Addr) {
 	in := bufio.NewReaderSize(c, maxQuery)
 	query := make([]byte, 0, minUDPAnswer)
 	out := make([]byte, 2, 2+minUDPAnswer)
+	began := time.Now()
 	for {
 		var end streamEnd
-		if query, end = s.receive(c, in, query); end != "" {
+		if query, end = s.receive(c, in, query, began); end != "" {
 			s.metrics.ended[end].Inc()
 			return
 		}
-		response, outcome := s.answer(out[:2], Request{Message: query, TCP: true, Client: client, Service: service})
+		idle, _ := s.idle(time.Since(began))
+		response, outcome := s.answer(out[:2], Request{Message: query, TCP: true, Idle: idle, Client: client, Service: service})
 		if outcome.Dropped != DropNone {
 			s.metrics.ended[endedNotAQuery].Inc()
 			return
@@ -178,13 +190,21 @@ func (s *streams) send(c net.Conn, framed []byte) error {
 }
 
 // receive reads one query. Waiting for its first octet is idleness; once it has come, the rest must follow soon, however
-// it trickles in.
-func (s *streams) receive(c net.Conn, in *bufio.Reader, into []byte) ([]byte, streamEnd) {
-	if err := c.SetReadDeadline(time.Now().Add(s.idle())); err != nil {
+// it trickles in. A client that never stops asking is not idle, but has to make room after the longest time of a connection.
+func (s *streams) receive(c net.Conn, in *bufio.Reader, into []byte, began time.Time) ([]byte, streamEnd) {
+	wait, last := s.idle(time.Since(began))
+	late := endedIdle
+	if last {
+		late = endedTotal
+	}
+	if wait == 0 {
+		return into, late
+	}
+	if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return into, endedByClient
 	}
 	if _, err := in.Peek(1); err != nil {
-		return into, endOf(err, endedIdle)
+		return into, endOf(err, late)
 	}
 	if err := c.SetReadDeadline(time.Now().Add(s.limits.Message)); err != nil {
 		return into, endedByClient
