@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace runs a test in a network namespace of its own, in which the loopback interface is up and has some more
-// addresses. The goroutine keeps its thread, and sockets and children begun by it are in the namespace; at the end the
+// inNamespace runs a test in a network namespace of its own, in which the loopback interface is up and some more commands of
+// ip have been run. The goroutine keeps its thread, and sockets and children begun by it are in the namespace; at the end the
 // thread dies, and the namespace with it.
-func inNamespace(t *testing.T, extra []string, run func(t *testing.T)) {
+func inNamespace(t *testing.T, more []string, run func(t *testing.T)) {
 	t.Helper()
 	ip, err := exec.LookPath("ip")
 	if err != nil {
@@ -32,11 +32,7 @@ func inNamespace(t *testing.T, extra []string, run func(t *testing.T)) {
 			fail = "making a network namespace: " + err.Error()
 			return
 		}
-		commands := []string{"link set lo up"}
-		for _, address := range extra {
-			commands = append(commands, "address add "+address+" dev lo")
-		}
-		for _, command := range commands {
+		for _, command := range append([]string{"link set lo up"}, more...) {
 			if out, err := exec.CommandContext(t.Context(), ip, strings.Fields(command)...).CombinedOutput(); err != nil {
 				fail = "ip " + command + ": " + err.Error() + ": " + string(out)
 				return
