@@ -14,7 +14,7 @@ import (
 // A client of the load asks again after clientRepeats, and gives up after clientPatience; its answer is late after clientLate.
 const (
 	clientRepeats  = 2 * time.Second
-	clientPatience = 6 * time.Second
+	clientPatience = 9 * time.Second
 	clientLate     = 100 * time.Millisecond
 	loadPause      = 20 * time.Millisecond // between two clients: 50 a second
 )
