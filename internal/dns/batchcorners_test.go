@@ -18,9 +18,9 @@ func TestBatchAnswersCornersAlike(t *testing.T) {
 	alone, b := twins(t, v, RateLimit{Off: true})
 	for _, name := range []string{"plain.example.org.", "missing.plain.example.org.", "ssip.example.com.", "elsewhere.example.", "bucket.cluster.example.com."} {
 		plain := asked{name: name, qtype: tA, rd: true}.pack(t)
-		vary := func(offset int, most uint32) {
+		vary := func(offset, most int) {
 			message := bytes.Clone(plain)
-			for value := uint32(0); value < most; value += 1 + value/512*256 { // each of the low ones, and some of the others
+			for value := 0; value < most; value = next(value) {
 				binary.BigEndian.PutUint16(message[offset:], uint16(value))
 				agreeOn(t, alone, b, message, testNow)
 			}
@@ -35,7 +35,7 @@ func TestBatchAnswersCornersAlike(t *testing.T) {
 	for _, name := range []string{"many.example.com.", "cluster.example.com.", "x.plain.example.org."} {
 		message := asked{name: name, qtype: tA, edns: true, options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}}.pack(t)
 		class := len(message) - 8 - 12 // the OPT record: root, type, and then this; the option is behind it
-		for size := range 1300 {
+		for size := 0; size < 1300; size += 3 {
 			binary.BigEndian.PutUint16(message[class:], uint16(size))
 			agreeOn(t, alone, b, message, testNow)
 		}

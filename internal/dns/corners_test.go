@@ -9,8 +9,19 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// TestEveryType asks a name that exists, one that does not, and one outside for each of the 65,536 types: whatever the type,
-// the first is never denied (RFC 2308 section 2.2, RFC 3597 section 5), the second always is, the third is always refused. The
+// ordinaryFrom is where the numbers of types and classes have no special meaning any more, but at the end of private use. Beyond it
+// some are tried.
+const ordinaryFrom = 512
+
+func next(number int) int {
+	if number < ordinaryFrom || number > 65500 {
+		return number + 1
+	}
+	return number + 61
+}
+
+// TestEveryType asks a name that exists, one that does not, and one outside for each type that has a meaning and many that have none:
+// whatever the type, the first is never denied (RFC 2308 section 2.2, RFC 3597 section 5), the second always is, the third is always refused. The
 // types that are no record types are answered by their meaning (RFC 6895 section 3.1), wherever they are asked.
 func TestEveryType(t *testing.T) {
 	a := newTestAnswerer(t, testView(), AnswererOptions{})
@@ -23,7 +34,8 @@ func TestEveryType(t *testing.T) {
 	}{{"plain.example.org.", noError}, {"missing.plain.example.org.", nxDomain}, {"elsewhere.example.", refusedCode}} {
 		message := asked{name: name.name, qtype: tA}.pack(t)
 		out := make([]byte, 0, minUDPAnswer)
-		for qtype := range dnsmessage.Type(65535) {
+		for number := 0; number < 1<<16; number = next(number) {
+			qtype := dnsmessage.Type(number)
 			binary.BigEndian.PutUint16(message[len(message)-4:], uint16(qtype))
 			wire, outcome := a.Answer(out, tcp(message)) // which no rate limit holds up
 			want, special := meta[qtype]
@@ -47,7 +59,7 @@ func TestEveryType(t *testing.T) {
 func TestEveryClass(t *testing.T) {
 	a := newTestAnswerer(t, testView(), AnswererOptions{})
 	message := asked{name: "cluster.example.com.", qtype: tA}.pack(t)
-	for class := range 65536 {
+	for class := 0; class < 1<<16; class = next(class) {
 		binary.BigEndian.PutUint16(message[len(message)-2:], uint16(class))
 		wire, outcome := a.Answer(nil, tcp(message)) // which no rate limit holds up
 		want := refusedCode
