@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/load"
-	"github.com/holdfast/holdfast/internal/placement"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/store"
@@ -416,19 +415,26 @@ func (k *keptLook) measured(w *steering.World) {
 				k.t.Fatalf("the load of %s in %s is %+v, want %+v", m, id, got, want)
 			}
 		}
-		k.idle(w, id, pool)
 	}
+	k.idle(w)
 }
 
-// idle compares which addresses are said to have no connection with the samples themselves.
-func (k *keptLook) idle(w *steering.World, id cluster.PoolID, pool *cluster.Pool) {
-	for addr, st := range w.Pools[id] {
-		var load placement.Load
-		if pool.RebalancePolicy == cluster.RebalanceIdle {
-			load = k.keeps.loads.Of(st.Owner.LNN, st.Owner.Interface, []netip.Addr{addr}, k.now, w.Config.Settings.SampleInterval)
+// idle compares which addresses are said to have no connection with the samples themselves. While an address changes its pool two records
+// may have it: it is idle if it is by one of them.
+func (k *keptLook) idle(w *steering.World) {
+	want := map[netip.Addr]bool{}
+	eachPool(w.Config, func(id cluster.PoolID, pool *cluster.Pool) {
+		if pool.RebalancePolicy != cluster.RebalanceIdle {
+			return
 		}
-		if want := load.Known && !load.Stale && load.Connections == 0; w.Idle[addr] != want {
-			k.t.Fatalf("%s is said to be idle: %v, want %v", addr, w.Idle[addr], want)
+		for addr, st := range w.Pools[id] {
+			load := k.keeps.loads.Of(st.Owner.LNN, st.Owner.Interface, []netip.Addr{addr}, k.now, w.Config.Settings.SampleInterval)
+			if load.Known && !load.Stale && load.Connections == 0 {
+				want[addr] = true
+			}
 		}
+	})
+	if !maps.Equal(w.Idle, want) {
+		k.t.Fatalf("said to be idle: %v, want %v", w.Idle, want)
 	}
 }

@@ -258,7 +258,6 @@ func BenchmarkState256x4096(b *testing.B) {
 		l.proposePools(b.Context(), w, l.now())
 		l.publish(look, tenure.Standing{MayHold: true}, 1, applied{}, l.now())
 		b.StopTimer()
-		all = store.Batch{}
 		debug.FreeOSMemory()
 		runtime.ReadMemStats(&after)
 		runtime.KeepAlive(l)

@@ -18,8 +18,8 @@ const ReadyLimit = 3 * time.Second
 // without a holder for: it stays where it is until its target says that it could take it at this moment. NewReadiness makes it; it belongs to
 // its caller.
 type Readiness struct {
-	heard map[netip.Addr]readyWord
-	since map[netip.Addr]waiting
+	heard map[netip.Addr]readyWord // what came last of each address
+	since map[awaited]time.Time
 }
 
 // readyWord is one node's word that it could take an address that moves under one statement.
@@ -28,15 +28,15 @@ type readyWord struct {
 	move Release
 }
 
-// waiting is since when a move waits for that.
-type waiting struct {
-	move  Release
-	since time.Time
+// awaited is one move that waits for that. While an address changes its pool, two records may have it.
+type awaited struct {
+	address netip.Addr
+	move    Release
 }
 
 // NewReadiness knows nothing.
 func NewReadiness() Readiness {
-	return Readiness{heard: map[netip.Addr]readyWord{}, since: map[netip.Addr]waiting{}}
+	return Readiness{heard: map[netip.Addr]readyWord{}, since: map[awaited]time.Time{}}
 }
 
 // Hear notes the word of a node. The caller bounds the addresses to those of the cluster.
@@ -45,48 +45,49 @@ func (r Readiness) Hear(from int, address netip.Addr, move Release) {
 }
 
 // Bind puts into a world which moves away from this node wait for their targets, and says in what time the first stops waiting; zero if
-// none waits. What the records have gone beyond is forgotten.
+// none waits. Words about addresses that this node does not own, and moves that do not wait any more, are forgotten.
 func (r Readiness) Bind(w *World, now time.Time) (left time.Duration) {
-	if len(r.heard)+len(r.since) > 0 {
-		moving := Moving(w)
-		maps.DeleteFunc(r.heard, func(address netip.Addr, word readyWord) bool { return moving[address].Epoch > word.move.Epoch })
-		maps.DeleteFunc(r.since, func(address netip.Addr, wait waiting) bool { return !wait.move.Of(moving[address]) })
-	}
 	w.Unready = nil
-	await := func(address netip.Addr, st tenure.Statement) {
-		rest := r.waits(w, address, st, now)
-		if rest <= 0 {
-			return
-		}
-		if w.Unready == nil {
-			w.Unready = map[netip.Addr]bool{}
-		}
-		w.Unready[address] = true
-		if left == 0 || rest < left {
-			left = rest
-		}
-	}
+	owned, awaiting := map[netip.Addr]bool{}, map[awaited]bool{}
 	w.Concerning(func(_ cluster.PoolID, address netip.Addr, st tenure.Statement) bool {
-		if awaits(w, st) {
-			await(address, st)
+		if st.Owner.LNN != w.Self {
+			return true
+		}
+		if len(r.heard) > 0 {
+			owned[address] = true
+		}
+		if !awaits(w, st) {
+			return true
+		}
+		wait := awaited{address, Release{Owner: st.Owner, Epoch: st.Epoch}}
+		awaiting[wait] = true
+		if rest := r.waits(wait, st.To.LNN, now); rest > 0 {
+			if w.Unready == nil {
+				w.Unready = map[netip.Addr]bool{}
+			}
+			w.Unready[address] = true
+			if left == 0 || rest < left {
+				left = rest
+			}
 		}
 		return true
 	})
+	maps.DeleteFunc(r.heard, func(address netip.Addr, _ readyWord) bool { return !owned[address] })
+	maps.DeleteFunc(r.since, func(wait awaited, _ time.Time) bool { return !awaiting[wait] })
 	return left
 }
 
 // waits is for how much longer a move waits for its target.
-func (r Readiness) waits(w *World, address netip.Addr, st tenure.Statement, now time.Time) time.Duration {
-	move := Release{Owner: st.Owner, Epoch: st.Epoch}
-	if word := r.heard[address]; word.from == st.To.LNN && word.move == move {
+func (r Readiness) waits(wait awaited, to int, now time.Time) time.Duration {
+	if word := r.heard[wait.address]; word.from == to && word.move == wait.move {
 		return 0
 	}
-	wait, known := r.since[address]
-	if !known || wait.move != move {
-		wait = waiting{move, now}
-		r.since[address] = wait
+	since, known := r.since[wait]
+	if !known {
+		since = now
+		r.since[wait] = since
 	}
-	return wait.since.Add(ReadyLimit).Sub(now)
+	return since.Add(ReadyLimit).Sub(now)
 }
 
 // awaits reports whether a statement asks an address away from this node to another that may live.
