@@ -28,7 +28,7 @@ cluster: {name: test}
 nodes:
   - {name: node1, lnn: 1, interfaces: [eth0, eth1], addresses: [10.0.0.11]}
   - {name: node2, lnn: 2, interfaces: [eth0, eth1], addresses: [10.0.0.12]}
-  - {name: node3, lnn: 3, interfaces: [eth0], addresses: [10.0.0.13]}%s
+  - {name: node3, lnn: 3, interfaces: [eth0], addresses: [10.0.0.13]}%[1]s
 groupnets:
   - name: groupnet0
     subnets:
@@ -37,8 +37,8 @@ groupnets:
         sc-service-name: ssip.test
         sc-service-addrs: [10.0.0.4-10.0.0.6]
         pools:
-          - {name: pool0, ranges: [10.0.0.100-10.0.0.103], ifaces: ["1:eth0", "1:eth1", "2:eth0", "3:eth0"%s], alloc-method: dynamic, sc-dns-zone: a.test, sc-auto-unsuspend-delay: 3}
-          - {name: pool1, ranges: [10.0.0.110-10.0.0.%d], ifaces: ["1:eth0", "2:eth0", "2:eth1", "3:eth0"], alloc-method: dynamic, sc-dns-zone: b.test, sc-connect-policy: %s}
+          - {name: pool0, ranges: [10.0.0.100-10.0.0.103], ifaces: ["1:eth0", "1:eth1", "2:eth0", "3:eth0"%[2]s], alloc-method: dynamic, sc-dns-zone: a.test, sc-auto-unsuspend-delay: 3}
+          - {name: pool1, ranges: [10.0.0.110-10.0.0.%[3]d], ifaces: ["1:eth0", "2:eth0", "2:eth1", "3:eth0"%[2]s], alloc-method: dynamic, sc-dns-zone: b.test, sc-connect-policy: %[4]s}
           - {name: pool2, ranges: [10.0.0.120-10.0.0.123], ifaces: ["1:eth0", "2:eth0", "3:eth0"], alloc-method: dynamic, rebalance-policy: idle, sc-failover-policy: throughput}
           - {name: pool3, ranges: [10.0.0.130-10.0.0.133], ifaces: ["1:eth0", "2:eth0", "3:eth0"], alloc-method: static, sc-dns-zone: d.test}
 `
@@ -127,8 +127,10 @@ func (k *keptLook) take(batch store.Batch) {
 // step lets one thing happen.
 func (k *keptLook) step() {
 	lnn := rapid.IntRange(1, 4).Draw(k.t, "node")
-	pool := cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: fmt.Sprintf("pool%d", rapid.IntRange(0, 4).Draw(k.t, "pool"))}
-	address := netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + rapid.IntRange(0, 35).Draw(k.t, "address"))})
+	number := rapid.IntRange(0, 4).Draw(k.t, "pool")
+	pool := cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: fmt.Sprintf("pool%d", number)}
+	// Of its own range, or beside it: of an address in two records Moving has either.
+	address := netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + 10*number + rapid.IntRange(0, 5).Draw(k.t, "address"))})
 	switch rapid.SampledFrom([]string{"nothing", "report", "report", "report", "gone", "over", "drain", "outage", "trust", "record", "record", "record", "no record", "service", "config", "resync", "sample", "sample", "word", "settling"}).Draw(k.t, "what") {
 	case "report":
 		k.write(memberKey(lnn), k.report(lnn, pool))
@@ -287,6 +289,11 @@ func (k *keptLook) look() {
 	k.same("reports", k.keeps.reported, f.reported)
 	holdings := steering.Desired(worlds[0], 1, true)
 	k.same("routes", k.keeps.routes(worlds[0], holdings), f.routes(anew, holdings))
+	mine, its := k.keeps.clusterAddress(worlds[0]), f.clusterAddress(anew)
+	for last := 100; last < 150; last++ {
+		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(last)})
+		k.same("address "+addr.String(), mine(addr), its(addr))
+	}
 	k.same("ends", k.keeps.moveEnds(worlds[0], holdings), f.moveEnds(anew, holdings))
 	k.measured(worlds[0])
 }
