@@ -138,20 +138,20 @@ func TestLabAgentAlone(t *testing.T) {
 		{"stop", "agent ended with exit code 0"},
 		{"start", "agent running"},
 	}
-	agentState := func() string {
-		out, _ := lab.run("node1", "sh", "-c", "grep -l '[a]gent.--dir' -a /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs -I{} sed 's/.*) //; s/ .*//' /proc/{}/stat")
+	agentIs := func(what string) string {
+		out, _ := lab.run("node1", "sh", "-c", "grep -l '[a]gent.--dir' -a /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs -I{} "+what)
 		return out
 	}
 	for _, step := range steps {
-		if step.op == "stop" { // the agent must be ready for the signal
-			until(t, "the agent sleeps", func() bool { return agentState() == "S" })
+		if step.op == "stop" {
+			until(t, "the agent is ready for the signal", func() bool { return agentIs("cat /proc/{}/comm") == readyName })
 		}
 		lab.must(request{Op: step.op, Member: "node1", Agent: true})
 		if got := lab.member("node1"); got.Service != step.want || got.State != "on" {
 			t.Errorf("after %s --agent: %+v, want %q", step.op, got, step.want)
 		}
 		if step.op == "freeze" {
-			until(t, "the agent stands still", func() bool { return agentState() == "T" })
+			until(t, "the agent stands still", func() bool { return agentIs("sed 's/.*) //; s/ .*//' /proc/{}/stat") == "T" })
 		}
 		lab.wantReach(true, "client1>node1")
 	}

@@ -28,13 +28,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// readyName is the name of the process of a played agent that is ready for a signal.
+const readyName = "ready"
+
 func playHoldfast(arguments []string) int {
 	root := &cobra.Command{Use: "holdfast", SilenceUsage: true, SilenceErrors: true}
 	agent := &cobra.Command{Use: "agent", RunE: func(*cobra.Command, []string) error {
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGTERM)
+		err := os.WriteFile("/proc/self/comm", []byte(readyName), 0) // from here on it ends in order
 		<-signals
-		return nil
+		return err
 	}}
 	agent.Flags().String("dir", "", "")
 	status := &cobra.Command{Use: "status", Run: func(c *cobra.Command, _ []string) {
