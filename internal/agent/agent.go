@@ -175,6 +175,9 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	if err := link.CheckCapabilities(); err != nil {
+		return err
+	}
 	if err := a.enterDirectory(); err != nil {
 		return err
 	}
@@ -297,9 +300,6 @@ func readConfig(path string) (*cluster.Config, error) {
 
 // openEdges opens the kernel, the other nodes, and the server that answers names.
 func (a *Agent) openEdges() (edges, func(), error) {
-	if err := link.CheckCapabilities(); err != nil {
-		return edges{}, nil, err
-	}
 	kernel, err := link.Open()
 	if err != nil {
 		return edges{}, nil, fmt.Errorf("opening the kernel's network interface: %w", err)

@@ -34,8 +34,8 @@ func (a *Agent) claimDirectory() error {
 	if err = file.Truncate(0); err == nil {
 		_, err = file.WriteAt([]byte(absolute(a.socketPath())+"\n"), 0)
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, err), file.Close())
+	if err != nil { // a full disk keeps no agent from starting
+		a.log.Warn("it cannot be written where this agent's socket is: another agent that is started with this directory says less", "file", path, "error", err)
 	}
 	a.lock.Store(file)
 	return nil
