@@ -127,10 +127,8 @@ func (k *keptLook) take(batch store.Batch) {
 // step lets one thing happen.
 func (k *keptLook) step() {
 	lnn := rapid.IntRange(1, 4).Draw(k.t, "node")
-	number := rapid.IntRange(0, 4).Draw(k.t, "pool")
-	pool := cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: fmt.Sprintf("pool%d", number)}
-	// Of its own range, or beside it: of an address in two records Moving has either.
-	address := netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + 10*number + rapid.IntRange(0, 5).Draw(k.t, "address"))})
+	pool := cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: fmt.Sprintf("pool%d", rapid.IntRange(0, 4).Draw(k.t, "pool"))}
+	address := netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + rapid.IntRange(0, 35).Draw(k.t, "address"))}) // of any pool
 	switch rapid.SampledFrom([]string{"nothing", "report", "report", "report", "gone", "over", "drain", "outage", "trust", "record", "record", "record", "no record", "service", "config", "resync", "sample", "sample", "word", "settling"}).Draw(k.t, "what") {
 	case "report":
 		k.write(memberKey(lnn), k.report(lnn, pool))

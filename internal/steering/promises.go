@@ -35,29 +35,20 @@ func (p Promises) Renounce(addresses ...netip.Addr) {
 }
 
 // Bind puts the promises into a world, after dropping those that its records have gone beyond: a move that is not that move any more, and
-// an address whose former next the node is not any more. The world has copies.
+// an address whose former next the node is not any more. Which record it is, and what of it is still configured, does not matter: a promise
+// is kept until no record asks for it. The world has copies.
 func (p Promises) Bind(w *World) {
-	if len(p.Given) > 0 {
-		moving := Moving(w)
-		maps.DeleteFunc(p.Given, func(address netip.Addr, r Release) bool { return !r.Of(moving[address]) })
-	}
-	if len(p.Renounced) > 0 {
-		asked := w.asked()
+	if len(p.Given)+len(p.Renounced) > 0 {
+		given, asked := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+		w.Concerning(func(_ cluster.PoolID, address netip.Addr, st tenure.Statement) bool {
+			given[address] = given[address] || p.Given[address].Of(st)
+			asked[address] = asked[address] || st.Former.LNN == w.Self
+			return true
+		})
+		maps.DeleteFunc(p.Given, func(address netip.Addr, _ Release) bool { return !given[address] })
 		maps.DeleteFunc(p.Renounced, func(address netip.Addr, _ bool) bool { return !asked[address] })
 	}
 	w.Given, w.Renounced = maps.Clone(p.Given), maps.Clone(p.Renounced)
-}
-
-// asked are the addresses of which this node, as their former next, is asked to acknowledge that it will not take them.
-func (w *World) asked() map[netip.Addr]bool {
-	asked := map[netip.Addr]bool{}
-	w.Concerning(func(_ cluster.PoolID, address netip.Addr, st tenure.Statement) bool {
-		if st.Former.LNN == w.Self {
-			asked[address] = true
-		}
-		return true
-	})
-	return asked
 }
 
 // Outdated drops those releases by others that the records of a world have gone beyond. What a record does not show yet is kept: it is on

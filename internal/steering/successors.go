@@ -4,25 +4,29 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// Moving are the statements about the addresses that move: those of dynamic pools, and service addresses.
+// Moving are the statements about the addresses that move: those of dynamic pools, and service addresses. An address that changes its pool may
+// be in two records. Then it is the statement with an owner, as no other record gives an address to anybody meanwhile (see ownedElsewhere);
+// where none has one, the first pool's.
 func Moving(w *World) map[netip.Addr]tenure.Statement {
 	all := map[netip.Addr]tenure.Statement{}
-	for id, record := range w.Pools {
-		pool, _, _, exists := w.Config.Pool(id)
-		if !exists || pool.AllocMethod != cluster.AllocDynamic {
-			continue
-		}
-		for address, st := range record {
+	note := func(address netip.Addr, st tenure.Statement) {
+		if was, noted := all[address]; !noted || was.Owner.IsZero() && !st.Owner.IsZero() {
 			all[address] = st
 		}
 	}
-	for key, st := range w.Services {
-		if !st.Owner.IsZero() || all[key.Address].Owner.IsZero() {
-			all[key.Address] = st
+	for _, id := range sortedPools(w) {
+		if site, exists := w.poolSite(id); exists && !site.static {
+			for address, st := range site.record {
+				note(address, st)
+			}
+		}
+	}
+	for _, key := range w.serviceKeys() {
+		if st, recorded := w.Services[key]; recorded {
+			note(key.Address, st)
 		}
 	}
 	return all
@@ -33,7 +37,7 @@ func (w *World) Behind(h Holding) tenure.Statement {
 	if h.Kind == Service {
 		return w.Services[ServiceKey{Subnet: h.Subnet, Address: h.Address}]
 	}
-	if site, exists := w.poolSite(h.Pool); exists && site.pool.AllocMethod == cluster.AllocDynamic {
+	if site, exists := w.poolSite(h.Pool); exists && !site.static {
 		return site.record[h.Address]
 	}
 	return tenure.Statement{}

@@ -113,3 +113,54 @@ groupnets:
 		t.Errorf("moving are %v", moving)
 	}
 }
+
+// An address that has changed its pool may be in two records, of which one gives it to nobody any more. What moves it is the other, whichever
+// comes first, and what its owner has promised of that move holds.
+func TestAnAddressInTwoRecords(t *testing.T) {
+	config, err := cluster.Parse("test", []byte(`
+cluster: {name: test}
+nodes:
+  - {name: node1, lnn: 1, interfaces: [eth0], addresses: [10.0.0.11]}
+  - {name: node2, lnn: 2, interfaces: [eth0], addresses: [10.0.0.12]}
+groupnets:
+  - name: groupnet0
+    subnets:
+      - name: subnet0
+        cidr: 10.0.0.0/24
+        pools:
+          - {name: pool0, ranges: [10.0.0.100-10.0.0.109], ifaces: ["1:eth0", "2:eth0"], alloc-method: dynamic}
+          - {name: pool1, ranges: [10.0.0.120-10.0.0.121], ifaces: ["1:eth0", "2:eth0"], alloc-method: dynamic}
+          - {name: pool2, ranges: [10.0.0.130-10.0.0.131], ifaces: ["1:eth0", "2:eth0"]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := netip.MustParseAddr("10.0.0.100")
+	moves, left := tenure.Statement{Owner: claimOf(1, 7), To: claimOf(2, 3), Epoch: 5}, tenure.Statement{Former: claimOf(2, 3), Epoch: 9}
+	pools := append(config.Pools(), cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: "gone"})
+	for in := range pools {
+		for beside := range pools {
+			if in == beside {
+				continue
+			}
+			promises := NewPromises()
+			promises.Give(map[netip.Addr]tenure.Statement{address: moves})
+			released := map[netip.Addr]Release{address: promises.Given[address]}
+			w := &World{Config: config, Self: 1, Pools: map[cluster.PoolID]tenure.Record{pools[in]: {address: moves}, pools[beside]: {address: left}}}
+			for range 20 { // a map is gone through in another order each time
+				if promises.Bind(w); !w.Given[address].Of(moves) {
+					t.Fatalf("it moves in %s, beside %s: the promise is forgotten", pools[in], pools[beside])
+				}
+				if in > 1 {
+					continue // nothing moves in these pools any more
+				}
+				if got := Moving(w)[address]; got != moves {
+					t.Fatalf("it moves in %s, beside %s: %+v", pools[in], pools[beside], got)
+				}
+				if Outdated(w, released); len(released) == 0 {
+					t.Fatalf("it moves in %s, beside %s: the owner's word is forgotten", pools[in], pools[beside])
+				}
+			}
+		}
+	}
+}
