@@ -65,29 +65,19 @@ func (n *notes) lay(config *cluster.Config) {
 
 // read works out what is asked of the records.
 func (n *notes) read(w *World, old *notes) {
-	same := old != nil && len(old.records) == len(w.Pools)
 	n.records = make(map[cluster.PoolID]recordNotes, len(w.Pools))
 	for id, record := range w.Pools {
-		if old != nil {
-			if known, was := old.records[id]; was && known.record.Is(record) {
-				n.records[id] = known
-				continue
-			}
-			_, had := old.records[id]
-			same = same && had
+		known, noted := old.of(id, record)
+		if !noted {
+			known = noteRecord(record, w.Self)
 		}
-		n.records[id] = noteRecord(record, w.Self)
+		n.records[id] = known
 	}
-	if same {
-		n.recorded = old.recorded
-	} else {
-		n.recorded = sortedIDs(w.Pools)
-	}
-	if same && n.sameRecords(old) {
-		n.owners = old.owners
+	if old.ofAll(w.Pools) {
+		n.recorded, n.owners = old.recorded, old.owners
 		return
 	}
-	n.owners = map[int]tenure.Incarnation{}
+	n.recorded, n.owners = sortedIDs(w.Pools), map[int]tenure.Incarnation{}
 	for _, known := range n.records {
 		for _, owner := range known.owners {
 			n.owners[owner.LNN] = max(n.owners[owner.LNN], owner.Incarnation)
@@ -95,13 +85,22 @@ func (n *notes) read(w *World, old *notes) {
 	}
 }
 
-// sameRecords reports whether two notes are of the same records.
-func (n *notes) sameRecords(other *notes) bool {
-	if len(n.records) != len(other.records) {
+// of is what is noted of a pool's record; false if that is not of this very one.
+func (n *notes) of(id cluster.PoolID, record tenure.Record) (recordNotes, bool) {
+	if n == nil {
+		return recordNotes{}, false
+	}
+	known, has := n.records[id]
+	return known, has && known.record.Is(record)
+}
+
+// ofAll reports whether the notes are of these very records.
+func (n *notes) ofAll(pools map[cluster.PoolID]tenure.Record) bool {
+	if n == nil || len(n.records) != len(pools) {
 		return false
 	}
-	for id, known := range n.records {
-		if was, has := other.records[id]; !has || !was.record.Is(known.record) {
+	for id, record := range pools {
+		if _, noted := n.of(id, record); !noted {
 			return false
 		}
 	}
@@ -134,10 +133,8 @@ func concernedBy(record tenure.Record, lnn int) []netip.Addr {
 // concerned are the addresses of a pool's record in whose statements this node is named, sorted.
 func (w *World) concerned(id cluster.PoolID) []netip.Addr {
 	record := w.Pools[id]
-	if w.notes != nil && w.notes.self == w.Self {
-		if known, has := w.notes.records[id]; has && known.record.Is(record) {
-			return known.concerned
-		}
+	if known, noted := w.notes.of(id, record); noted && w.notes.self == w.Self {
+		return known.concerned
 	}
 	return concernedBy(record, w.Self)
 }
@@ -145,10 +142,8 @@ func (w *World) concerned(id cluster.PoolID) []netip.Addr {
 // recordedIn are the addresses of a pool's record, sorted; to be read only.
 func (w *World) recordedIn(id cluster.PoolID) []netip.Addr {
 	record := w.Pools[id]
-	if w.notes != nil {
-		if known, has := w.notes.records[id]; has && known.record.Is(record) {
-			return known.addresses
-		}
+	if known, noted := w.notes.of(id, record); noted {
+		return known.addresses
 	}
 	return slices.SortedFunc(maps.Keys(record), netip.Addr.Compare)
 }
@@ -175,7 +170,7 @@ func (w *World) Concerning(yield func(id cluster.PoolID, address netip.Addr, st 
 // latestOwners is the latest incarnation of each node that owns something.
 func (w *World) latestOwners() map[int]tenure.Incarnation {
 	latest := map[int]tenure.Incarnation{}
-	if w.notes != nil && w.notes.of(w.Pools) {
+	if w.notes.ofAll(w.Pools) {
 		maps.Copy(latest, w.notes.owners)
 	} else {
 		for _, record := range w.Pools {
@@ -189,19 +184,6 @@ func (w *World) latestOwners() map[int]tenure.Incarnation {
 	}
 	delete(latest, 0) // nobody
 	return latest
-}
-
-// of reports whether the notes are of these records.
-func (n *notes) of(pools map[cluster.PoolID]tenure.Record) bool {
-	if len(n.records) != len(pools) {
-		return false
-	}
-	for id, record := range pools {
-		if known, has := n.records[id]; !has || !known.record.Is(record) {
-			return false
-		}
-	}
-	return true
 }
 
 // laid reports whether the notes are of the world's configuration.
@@ -259,15 +241,8 @@ func (w *World) ConfiguredPools() []cluster.PoolID {
 
 // sortedPools are the pools that have a record, by their dotted ids; to be read only.
 func sortedPools(w *World) []cluster.PoolID {
-	if w.notes != nil && len(w.notes.records) == len(w.Pools) {
-		same := true
-		for id := range w.Pools {
-			_, has := w.notes.records[id]
-			same = same && has
-		}
-		if same {
-			return w.notes.recorded
-		}
+	if w.notes.ofAll(w.Pools) {
+		return w.notes.recorded
 	}
 	return sortedIDs(w.Pools)
 }
