@@ -109,19 +109,6 @@ func inOrOut(why string) string {
 	return "out"
 }
 
-// givable are the addresses of a pool that a member holds now, sorted: none that is on its way elsewhere. Those of an owner that is over
-// are its next's, which takes them without waiting for the record.
-func givable(w *steering.World, id cluster.PoolID, m cluster.Member) []netip.Addr {
-	var owned []netip.Addr
-	for addr, st := range w.Pools[id] {
-		if w.GivenOf(st) == m && !m.IsZero() {
-			owned = append(owned, addr)
-		}
-	}
-	slices.SortFunc(owned, netip.Addr.Compare)
-	return owned
-}
-
 // loadsPatience is how long a starting node waits for the loads of the others.
 const loadsPatience = 3
 

@@ -147,16 +147,17 @@ func (s nodeService) explainNode(v *view, node cluster.Node) []placement.Decisio
 		decision.Reason += " It " + may + " hold moving addresses: " + v.standing.Reason + "."
 	}
 	for _, id := range w.Config.Pools() {
-		for _, m := range w.Config.Members(id) {
+		for _, given := range steering.GivenMembers(w, id, s.now()) {
+			m := given.Member
 			if m.LNN != node.LNN {
 				continue
 			}
-			held := givable(w, id, m)
-			if out := steering.NotGiven(w, id, m, len(held), s.now()); out != "" {
-				decision.LeftOut = append(decision.LeftOut, placement.Excluded{Name: id.String() + " on " + m.Interface, Reason: out})
+			name := id.String() + " on " + m.Interface
+			if given.Why != "" {
+				decision.LeftOut = append(decision.LeftOut, placement.Excluded{Name: name, Reason: given.Why})
 				continue
 			}
-			decision.Among = append(decision.Among, placement.Considered{Name: id.String() + " on " + m.Interface, Weight: weightIn(w, id, m.LNN), Note: "in the answers with " + joined(held)})
+			decision.Among = append(decision.Among, placement.Considered{Name: name, Weight: weightIn(w, id, m.LNN), Note: "in the answers with " + joined(given.Addresses)})
 		}
 	}
 	return []placement.Decision{decision}

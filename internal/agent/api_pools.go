@@ -46,8 +46,8 @@ func (s nodeService) poolState(v *view, id cluster.PoolID, checks map[int]checks
 		RebalanceNote: rebalanceNote(w, id, s.now()),
 	}
 	last := 0 // members are sorted: a node's interfaces follow each other, and its checks belong to all of them
-	for _, m := range w.Config.Members(id) {
-		node := s.poolNode(v, id, pool, m)
+	for _, given := range steering.GivenMembers(w, id, s.now()) {
+		m, node := given.Member, s.poolNode(v, id, pool, given)
 		if m.LNN != last {
 			answer, asked := checks[m.LNN]
 			node.Checks = checkStates(v, id, m.LNN, answer, asked)
@@ -86,10 +86,8 @@ func rebalanceNote(w *steering.World, id cluster.PoolID, now time.Time) string {
 	return strings.Join(notes, "; ")
 }
 
-func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, m cluster.Member) *holdfastv1.PoolNode {
-	w := v.world
-	given := givable(w, id, m)
-	why := steering.NotGiven(w, id, m, len(given), s.now())
+func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, given steering.GivenMember) *holdfastv1.PoolNode {
+	w, m, why := v.world, given.Member, given.Why
 	node := &holdfastv1.PoolNode{
 		Name: nameOf(w, m.LNN), Lnn: int32(m.LNN), Weight: int32(w.Weight(pool, m.LNN)), In: why == "", Why: why,
 		Suspended: slices.Contains(pool.SuspendedNodes, m.LNN), Load: loadMessage(s.memberLoad(w, id, m), 0),
@@ -109,7 +107,7 @@ func (s nodeService) poolNode(v *view, id cluster.PoolID, pool *cluster.Pool, m 
 		}
 		message := poolAddressMessage(w, id, addr)
 		address := &holdfastv1.PoolAddress{
-			Address: addr.String(), Interface: m.Interface, In: node.In && slices.Contains(given, addr), Why: message.Why, Since: message.Since, Pinned: message.Pinned,
+			Address: addr.String(), Interface: m.Interface, In: node.In && slices.Contains(given.Addresses, addr), Why: message.Why, Since: message.Since, Pinned: message.Pinned,
 		}
 		if load := s.loads.Of(m.LNN, m.Interface, []netip.Addr{addr}, s.now(), w.Config.Settings.SampleInterval); load.Known {
 			address.Connections = int32(load.Connections)

@@ -190,12 +190,13 @@ func poolSummary(v *view, id cluster.PoolID, now time.Time) *holdfastv1.PoolSumm
 	var left string
 	seen := map[int]bool{}
 	in := map[int]bool{}
-	for _, m := range w.Config.Members(id) {
-		seen[m.LNN] = true
-		if why := steering.NotGiven(w, id, m, len(givable(w, id, m)), now); why == "" {
-			in[m.LNN] = true
+	for _, given := range steering.GivenMembers(w, id, now) {
+		lnn := given.Member.LNN
+		seen[lnn] = true
+		if given.Why == "" {
+			in[lnn] = true
 		} else if left == "" {
-			left = nameOf(w, m.LNN) + ": " + why
+			left = nameOf(w, lnn) + ": " + given.Why
 		}
 	}
 	summary.Nodes, summary.NodesIn = int32(len(seen)), int32(len(in))

@@ -33,12 +33,12 @@ func (s nodeService) explainPool(v *view, id cluster.PoolID) []placement.Decisio
 func (s nodeService) poolDecision(w *steering.World, id cluster.PoolID) placement.Decision {
 	pool, _, _, _ := w.Config.Pool(id)
 	d := placement.Decision{Subject: id.String(), At: s.now()}
-	members := w.Config.Members(id)
-	for _, m := range members {
-		held := givable(w, id, m)
+	members := steering.GivenMembers(w, id, s.now())
+	for _, given := range members {
+		m, held := given.Member, given.Addresses
 		name := nameOf(w, m.LNN) + " on " + m.Interface
-		if out := steering.NotGiven(w, id, m, len(held), s.now()); out != "" {
-			d.LeftOut = append(d.LeftOut, placement.Excluded{Name: name, Reason: out})
+		if given.Why != "" {
+			d.LeftOut = append(d.LeftOut, placement.Excluded{Name: name, Reason: given.Why})
 			continue
 		}
 		d.Among = append(d.Among, placement.Considered{Name: name, Weight: w.Weight(pool, m.LNN), Score: float64(len(held)), Note: "in the answers with " + firstFew(held)})

@@ -66,7 +66,7 @@ func (n *node) answersNames() bool {
 }
 
 // givable is how many addresses of a pool a member would be given out with, and whether one of them belongs to an incarnation that is over
-// (internal/agent/answers.go). What always is that node's own, belongs to the incarnation that reports.
+// (internal/steering/given.go). What always is that node's own, belongs to the incarnation that reports.
 func givable(w *steering.World, id cluster.PoolID, m cluster.Member, over tenure.Incarnation) (held int, down bool) {
 	for _, st := range w.Pools[id] {
 		if st.Owner.Member() != m || st.State() != tenure.Held || w.Over(st.Owner) {
