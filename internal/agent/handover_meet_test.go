@@ -3,6 +3,7 @@ package agent
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -25,23 +26,31 @@ import (
 // "too-old" has no socket for it. Its value names its socket behind a colon.
 const peerVariable = "HOLDFAST_TEST_RUNNING_AGENT"
 
-// TestRunningAgent is that agent, not a test: it says that it listens, and ends as an agent does when it is asked to, saying so.
-func TestRunningAgent(t *testing.T) {
-	kind, socket, ok := strings.Cut(os.Getenv(peerVariable), ":")
-	if !ok {
-		t.Skip("it is started by the tests of drains")
+// TestMain lets the test binary play that agent.
+func TestMain(m *testing.M) {
+	if kind, socket, ok := strings.Cut(os.Getenv(peerVariable), ":"); ok {
+		if err := playRunningAgent(kind, socket); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
+	os.Exit(m.Run())
+}
+
+// playRunningAgent says that it listens, and ends as an agent does when it is asked to, saying so.
+func playRunningAgent(kind, socket string) error {
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM)
 	local, err := net.Listen("unix", socket)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer local.Close()
 	if kind == "other-form" {
 		successors, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket + handoverSuffix, Net: "unix"})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		defer successors.Close()
 		go func() {
@@ -54,15 +63,16 @@ func TestRunningAgent(t *testing.T) {
 			_ = sendHandover(conn, handoverWelcome{Refused: "this agent, of version 0.1, hands over in another form", Drain: true})
 		}()
 	}
-	_, _ = os.Stdout.WriteString("listening\n")
+	fmt.Println("listening")
 	<-stopped
-	_, _ = os.Stdout.WriteString("drained\n")
+	fmt.Println("drained")
+	return nil
 }
 
-// runningAgent starts one, and returns what it says and its process.
-func runningAgent(t *testing.T, kind, socket string) (says *bufio.Reader, process *exec.Cmd) {
+// runningAgent starts one, and returns what it says.
+func runningAgent(t *testing.T, kind, socket string) (says *bufio.Reader) {
 	t.Helper()
-	program := exec.Command(os.Args[0], "-test.run=^TestRunningAgent$")
+	program := exec.Command(os.Args[0])
 	program.Env = append(os.Environ(), peerVariable+"="+kind+":"+socket)
 	output, err := program.StdoutPipe()
 	if err != nil {
@@ -76,7 +86,7 @@ func runningAgent(t *testing.T, kind, socket string) (says *bufio.Reader, proces
 	if line, err := says.ReadString('\n'); line != "listening\n" {
 		t.Fatalf("the running agent said %q: %v", line, err)
 	}
-	return says, program
+	return says
 }
 
 // nextAgent is one that is started with --replace.
@@ -94,12 +104,12 @@ func TestOneOfAnotherFormIsDrained(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			dir := t.TempDir()
 			socket := filepath.Join(dir, "s")
-			says, _ := runningAgent(t, kind, socket)
+			says := runningAgent(t, kind, socket)
 			from, err := nextAgent(t, dir, socket).meetPredecessor(t.Context())
 			if err != nil || from != nil {
 				t.Fatalf("met %v: %v", from, err)
 			}
-			if rest, err := io.ReadAll(says); err != nil || !strings.HasPrefix(string(rest), "drained\n") {
+			if rest, err := io.ReadAll(says); err != nil || string(rest) != "drained\n" {
 				t.Errorf("the running agent ended, and said %q: %v", rest, err)
 			}
 			if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
