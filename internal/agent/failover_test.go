@@ -126,6 +126,19 @@ func (c *testCluster) explainEvent(lnn int, name string) (*holdfastv1.ExplainRes
 	return c.ask(lnn).Explain(c.t.Context(), &holdfastv1.ExplainRequest{Event: name})
 }
 
+// lastDies ends the last of four nodes and returns what node 1 tells of it, when the others have what it had.
+func (c *testCluster) lastDies(id string) *holdfastv1.ExplainResponse {
+	c.t.Helper()
+	c.kill(4)
+	c.eventually("taken over", func() bool { return c.spreadIs(4, 4, 4, 0) })
+	c.pass(time.Second)
+	answer, err := c.explainEvent(1, id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer
+}
+
 // blocks are the parts of a text in an order of their own: a node tells first what it found itself.
 func blocks(text string) []string {
 	return slices.Sorted(slices.Values(strings.Split(strings.TrimSpace(text), "\n\n")))
@@ -140,13 +153,7 @@ func TestAFailoverExplained(t *testing.T) {
 			t.Errorf("before anything happened: %v", err)
 		}
 		had := c.onKernel(4)
-		c.kill(4)
-		c.eventually("taken over", func() bool { return c.spreadIs(4, 4, 4, 0) })
-		c.pass(time.Second)
-		answer, err := c.explainEvent(1, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := c.lastDies(id)
 		f := answer.Failover
 		if f.Id != id || f.Node != "node4" || len(f.Findings) != 3 || len(f.Addresses) != len(had) || len(f.Unanswered) != 1 || f.Unanswered[0].Node != "node4" {
 			t.Fatalf("%v, it had %v", f, had)
