@@ -27,7 +27,7 @@ func findNode(config *cluster.Config, name string) (cluster.Node, error) {
 // result is sorted and names each node once.
 func findNodes(config *cluster.Config, words []string) ([]int, error) {
 	var lnns []int
-	for _, word := range strings.FieldsFunc(strings.Join(words, ","), func(r rune) bool { return r == ',' || r == ' ' }) {
+	for _, word := range separate(words) {
 		if _, named := config.NodeNamed(word); !named {
 			if first, last, ranged := lnnRange(word); ranged {
 				found, err := nodesBetween(config, first, last, word)
@@ -57,7 +57,7 @@ func findEveryNode(config *cluster.Config, words []string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, word := range strings.FieldsFunc(strings.Join(words, ","), func(r rune) bool { return r == ',' || r == ' ' }) {
+	for _, word := range separate(words) {
 		first, last, ranged := lnnRange(word)
 		if _, named := config.NodeNamed(word); named || !ranged {
 			continue
@@ -69,6 +69,11 @@ func findEveryNode(config *cluster.Config, words []string) ([]int, error) {
 		}
 	}
 	return lnns, nil
+}
+
+// separate parts words that hold several with commas between.
+func separate(words []string) []string {
+	return strings.FieldsFunc(strings.Join(words, ","), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // lnnRange reads "2-5".

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
@@ -11,24 +10,12 @@ import (
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
-// readyWords are what other nodes have said that they could take, until the loop looks. It is safe for concurrent use.
-type readyWords struct {
-	mu  sync.Mutex
-	all map[netip.Addr]readyWord
-}
+// readyWords are what other nodes have said that they could take, until the loop looks.
+type readyWords struct{ lastWords[readyWord] }
 
 type readyWord struct {
 	from int
 	move steering.Release
-}
-
-func (r *readyWords) add(addr netip.Addr, word readyWord) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[netip.Addr]readyWord{}
-	}
-	r.all[addr] = word
 }
 
 // pass hands over what has come since the last time.

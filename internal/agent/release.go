@@ -26,21 +26,23 @@ type releaser interface {
 	Ready(ctx context.Context, lnn int, r *holdfastv1.ReadyRequest) error
 }
 
-// releases are what other nodes have said that they let go of in favour of this one. It is safe for concurrent use; the loop forgets
-// what the records have gone beyond.
-type releases struct {
+// lastWords are what other nodes have said of addresses, the last of each. It is safe for concurrent use.
+type lastWords[Word any] struct {
 	mu  sync.Mutex
-	all map[netip.Addr]steering.Release
+	all map[netip.Addr]Word
 }
 
-func (r *releases) add(addr netip.Addr, release steering.Release) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[netip.Addr]steering.Release{}
+func (w *lastWords[Word]) add(addr netip.Addr, word Word) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[netip.Addr]Word{}
 	}
-	r.all[addr] = release
+	w.all[addr] = word
 }
+
+// releases are what other nodes have said that they let go of in favour of this one. The loop forgets what the records have gone beyond.
+type releases struct{ lastWords[steering.Release] }
 
 // current are those that the records have not gone beyond.
 func (r *releases) current(w *steering.World) map[netip.Addr]steering.Release {
