@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/cluster/clustertest"
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/linux/link/linktest"
 	"github.com/holdfast/holdfast/internal/linux/neigh/neightest"
@@ -56,7 +57,7 @@ func stillLoop(t testing.TB, dir string, config *cluster.Config, now func() time
 // largeLoop is that of an agent of the largest cluster of docs/benchmarks.md: 256 nodes, 64 pools, 4,096 addresses, all held.
 func largeLoop(b *testing.B) *loop {
 	b.Helper()
-	config := largeConfig(b)
+	config := clustertest.Large(b)
 	l := stillLoop(b, b.TempDir(), config, time.Now)
 	for _, node := range config.Nodes {
 		l.replica.members[node.LNN] = memberEntry{revision: 1, fitSince: time.Now().Add(-time.Hour), record: memberRecord{Name: node.Name, Incarnation: 1, Version: "test", Ready: true}}
@@ -71,27 +72,6 @@ func largeLoop(b *testing.B) *loop {
 		l.replica.services[key] = serviceEntry{statement: tenure.Statement{Owner: owner, Next: next, Epoch: 1}, revision: 1}
 	}
 	return l
-}
-
-// largeConfig is its configuration.
-func largeConfig(b *testing.B) *cluster.Config {
-	var text strings.Builder
-	text.WriteString("cluster: {name: large}\nnodes:\n")
-	var ifaces []string
-	for lnn := 1; lnn <= 256; lnn++ {
-		fmt.Fprintf(&text, "  - {name: node%d, lnn: %d, interfaces: [eth0], addresses: [10.0.%d.%d], voter: %v}\n", lnn, lnn, lnn/250, 1+lnn%250, lnn <= 5)
-		ifaces = append(ifaces, fmt.Sprintf("%q", fmt.Sprintf("%d:eth0", lnn)))
-	}
-	text.WriteString("groupnets:\n  - name: groupnet0\n    subnets:\n      - name: subnet0\n        cidr: 10.0.0.0/16\n        sc-service-name: ssip.large\n        sc-service-addrs: [10.0.250.4-10.0.250.6]\n        pools:\n")
-	for pool := range 64 {
-		fmt.Fprintf(&text, "          - {name: pool%d, ranges: [10.0.%d.1-10.0.%d.64], ifaces: [%s], alloc-method: dynamic, sc-dns-zone: pool%d.large}\n",
-			pool, 100+pool, 100+pool, strings.Join(ifaces, ", "), pool)
-	}
-	config, err := cluster.Parse("large", []byte(text.String()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return config
 }
 
 // proposed is what the records should become.

@@ -70,6 +70,7 @@ var floors = []struct {
 	{"internal/linux/udp", nil},
 	{"internal/linux/boottime", nil},
 	{"internal/problem", nil},
+	{"internal/cluster/clustertest", []string{"internal/cluster"}},
 	{"internal/cluster", nil},
 
 	// Rules and examples as tests; they have no code of their own.
