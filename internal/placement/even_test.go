@@ -13,8 +13,11 @@ func TestWhatIsPlainlyEvenIsMovedByNoRebalance(t *testing.T) {
 		req := drawRequest(t)
 		req.Movable = nil
 		if rapid.Bool().Draw(t, "after a rebalance") {
-			req.Rebalance = true
+			req.Rebalance, req.Pins = true, nil // a pool with pins is never said to be
 			req.Current = Allocate(req).Statements
+			if len(req.Current) > 0 && len(req.Candidates) > 0 && rapid.Bool().Draw(t, "but for one") {
+				req.Current[rapid.IntRange(0, len(req.Current)-1).Draw(t, "which")].Owner = rapid.SampledFrom(req.Candidates).Draw(t, "with").Member
+			}
 		}
 		req.Rebalance = false
 		if result := Allocate(req); !result.Even || len(result.Moves) > 0 {

@@ -2,6 +2,7 @@ package steering
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"testing"
@@ -106,15 +107,30 @@ func showProposals(proposals []PoolProposal) (text string) {
 	return text
 }
 
+// An address that another record gives to somebody waits without being decided on, until that record gives it to nobody.
+func TestWhatWaitsForAnotherRecord(t *testing.T) {
+	m := newModel(t, 4, 6, restingConfig)
+	w := settledWorld(m)
+	gone := cluster.PoolID{Groupnet: "groupnet0", Subnet: "subnet0", Pool: "gone"}
+	address := m.config.Addresses(poolID)[0]
+	w.Pools[poolID], w.Pools[gone] = maps.Clone(w.Pools[poolID]), tenure.Record{address: w.Pools[poolID][address]}
+	delete(w.Pools[poolID], address)
+	_, rests := ProposePools(w, Rests{}, m.now)
+	if _, rest := rests.pools[poolID]; !rest {
+		t.Fatal("the pool is not at rest")
+	}
+	w.Pools = maps.Clone(w.Pools)
+	w.Pools[gone] = tenure.Record{}
+	proposals, _ := ProposePools(w, rests, m.now)
+	if p := proposals[0]; p.Pool != poolID || !p.Wanted || p.Record[address].Owner.IsZero() {
+		t.Errorf("nobody is to have it: %+v", p)
+	}
+}
+
 // A look at a cluster in which nothing has changed since the last decides on no pool.
 func TestNothingIsDecidedWhereNothingChanged(t *testing.T) {
 	m := newModel(t, 4, 6, restingConfig)
-	w := m.world(1)
-	for range 5 { // until all is written
-		for _, p := range first(ProposePools(w, Rests{}, m.now)) {
-			w.Pools[p.Pool] = completed(w, p.Record, m.now)
-		}
-	}
+	w := settledWorld(m)
 	_, rests := ProposePools(w, Rests{}, m.now)
 	if len(rests.pools) != 3 {
 		t.Fatalf("%d pools are at rest, want all three", len(rests.pools))
@@ -124,6 +140,17 @@ func TestNothingIsDecidedWhereNothingChanged(t *testing.T) {
 			t.Errorf("%s would be decided on again", id)
 		}
 	}
+}
+
+// settledWorld is what node 1 sees when all that is proposed has been written.
+func settledWorld(m *model) *World {
+	w := m.world(1)
+	for range 5 {
+		for _, p := range first(ProposePools(w, Rests{}, m.now)) {
+			w.Pools[p.Pool] = completed(w, p.Record, m.now)
+		}
+	}
+	return w
 }
 
 func first[A, B any](a A, _ B) A { return a }
