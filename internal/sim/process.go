@@ -42,7 +42,7 @@ func newProcess(n *node) *process {
 	p.desired = map[int]steering.Holding{}
 	p.looked.proposals = map[cluster.PoolID]proposed{}
 	p.promises, p.releases = steering.NewPromises(), map[netip.Addr]steering.Release{}
-	p.readiness, p.toldReady = steering.NewReadiness(), map[netip.Addr]toldReady{}
+	p.readiness, p.toldReady = steering.NewReadiness(), steering.ToldReady{}
 	p.writer = writer{pending: map[string]int64{}, resting: map[string]time.Time{}}
 	p.knownDown = make([]time.Duration, n.s.Nodes+1)
 	p.timing = tenure.Timing{Interval: n.kept.Settings.HeartbeatInterval, Multiplier: n.kept.Settings.HeartbeatMultiplier}

@@ -13,7 +13,10 @@ import (
 // This file mirrors internal/agent/release.go and internal/agent/readiness.go: an owner's word to whom an address moves that it has let go
 // of it, and the other's before that, that it could take it.
 
-const releaseTimeout = 500 * time.Millisecond
+const (
+	wordTimeout = 500 * time.Millisecond // for one word to another node (releaseTimeout)
+	wordAgain   = 200 * time.Millisecond
+)
 
 // handingOver is what a process has told others, and what others have told it.
 type handingOver struct {
@@ -22,16 +25,8 @@ type handingOver struct {
 
 	readiness steering.Readiness
 	unready   map[netip.Addr]bool // what the last look found to wait
-	toldReady map[netip.Addr]toldReady
+	toldReady steering.ToldReady
 }
-
-// toldReady is what an owner was told that this process could take, and when.
-type toldReady struct {
-	move steering.Release
-	at   time.Time
-}
-
-const readyAgain = 200 * time.Millisecond
 
 // changing reports whether this node has a change of a record under way, whose outcome it does not know.
 func (p *process) changing(id cluster.PoolID, service steering.ServiceKey) bool {
@@ -41,17 +36,19 @@ func (p *process) changing(id cluster.PoolID, service steering.ServiceKey) bool 
 	return p.busy(poolKey(id))
 }
 
-// handed tells the new owners of addresses that have just left this node's interfaces. What is lost on the way is sent again by the
-// transport, as long as there is time.
+// handed tells the new owners of addresses that have just left this node's interfaces.
 func (p *process) handed(w wish, off []netip.Addr) {
 	for _, a := range slices.SortedFunc(slices.Values(off), netip.Addr.Compare) {
 		if st, handing := w.handing[a]; handing {
-			p.tellReleased(st.To.LNN, a, steering.Release{Owner: st.Owner, Epoch: st.Epoch}, p.s.now+releaseTimeout)
+			release := steering.Release{Owner: st.Owner, Epoch: st.Epoch}
+			p.tellProcess(st.To.LNN, p.s.now+wordTimeout, func(other *process) { other.takeRelease(a, release) })
 		}
 	}
 }
 
-func (p *process) tellReleased(to int, a netip.Addr, release steering.Release, until time.Duration) {
+// tellProcess carries a word to the process of another node. What is lost on the way is sent again by the transport, as long as there is
+// time.
+func (p *process) tellProcess(to int, until time.Duration, hear func(other *process)) {
 	s, from := p.s, p.lnn
 	way := s.chance.between(s.Delay/2, 2*s.Delay) + s.chance.between(0, time.Duration(s.network.late[from][to])*time.Millisecond)
 	lost := s.chance.chance(s.network.loss[from][to])
@@ -59,10 +56,10 @@ func (p *process) tellReleased(to int, a netip.Addr, release steering.Release, u
 		switch {
 		case s.now >= until:
 		case lost || !s.connected(from, to):
-			p.later(200*time.Millisecond, func() { p.tellReleased(to, a, release, until) })
+			p.later(wordAgain, func() { p.tellProcess(to, until, hear) })
 		default:
 			if other := s.node(to).process; other != nil {
-				other.later(0, func() { other.takeRelease(a, release) })
+				other.later(0, func() { hear(other) })
 			}
 		}
 	})
@@ -79,41 +76,16 @@ func (p *process) awaitReady(w *steering.World, now time.Time) {
 	p.unready = w.Unready
 }
 
-// tellReady tells the owners of addresses that move to this node that it could take them now.
+// tellReady tells the owners of addresses that move to this node that it could take them now, again and again until they have let go.
 func (p *process) tellReady(w *steering.World, mayHold bool, now time.Time) {
-	ready := steering.Ready(w, p.incarnation(), mayHold)
-	maps.DeleteFunc(p.toldReady, func(a netip.Addr, _ toldReady) bool { _, still := ready[a]; return !still })
-	for _, a := range slices.SortedFunc(maps.Keys(ready), netip.Addr.Compare) {
-		move := ready[a]
-		if w.Released[a] == move {
-			continue
-		}
-		told := p.toldReady[a]
-		if left := told.at.Add(readyAgain).Sub(now); told.move == move && left > 0 {
-			p.wakeIn(left)
-			continue
-		}
-		p.toldReady[a] = toldReady{move, now}
-		p.wakeIn(readyAgain)
-		p.sendReady(move.Owner.LNN, a, move, p.s.now+releaseTimeout)
+	due, again := p.toldReady.Due(steering.Ready(w, p.incarnation(), mayHold), w, now)
+	if again > 0 {
+		p.wakeIn(again)
 	}
-}
-
-func (p *process) sendReady(to int, a netip.Addr, move steering.Release, until time.Duration) {
-	s, from := p.s, p.lnn
-	way := s.chance.between(s.Delay/2, 2*s.Delay) + s.chance.between(0, time.Duration(s.network.late[from][to])*time.Millisecond)
-	lost := s.chance.chance(s.network.loss[from][to])
-	s.after(way, func() {
-		switch {
-		case s.now >= until:
-		case lost || !s.connected(from, to):
-			p.later(200*time.Millisecond, func() { p.sendReady(to, a, move, until) })
-		default:
-			if other := s.node(to).process; other != nil {
-				other.later(0, func() { other.takeReady(from, a, move) })
-			}
-		}
-	})
+	for _, a := range slices.SortedFunc(maps.Keys(due), netip.Addr.Compare) {
+		from, move := p.lnn, due[a]
+		p.tellProcess(move.Owner.LNN, p.s.now+wordTimeout, func(other *process) { other.takeReady(from, a, move) })
+	}
 }
 
 // takeReady notes what a node says that it could take.

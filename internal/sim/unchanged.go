@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"github.com/holdfast/holdfast/internal/cluster"
 	"maps"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
