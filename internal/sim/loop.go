@@ -29,6 +29,7 @@ type looking struct {
 	routesOf   *cluster.Config // whose routes the last wish has
 	silenced   uint64          // how often the node had been silenced when the last wish was made
 	turns      steering.Turns
+	rests      steering.Rests
 	writer     writer
 	checksDone time.Time // when the first round of checks is done
 	wasReady   bool
@@ -150,7 +151,8 @@ func (p *process) evaluate() {
 	now := p.time()
 	p.noteOver(now)
 	saw := p.see(now)
-	w := p.world(now)
+	seen := p.world(now) // it is read by others, who make copies of it with other nodes
+	w := p.forReading(seen)
 	saw.settling, saw.changes[ofPromises] = w.Settling, p.looked.changes[ofPromises]
 	silences := p.silences
 	standing, incarnation := p.peer.Standing(now), p.incarnation()
@@ -167,14 +169,14 @@ func (p *process) evaluate() {
 		if p.generation > 0 && (last.generation == p.generation || p.s.broken == BreakRelease) {
 			p.unless(&p.looked.lettings, &saw, now, func() bool { return p.letGo(w, incarnation, last, now) }, ofServices)
 		}
-		p.unless(&p.looked.pools, &saw, now, func() bool { return p.proposePools(w, &saw, now) }, ofServices, ofWish)
+		p.unless(&p.looked.pools, &saw, now, func() bool { return p.proposePools(w, now) }, ofServices, ofWish)
 		p.unless(&p.looked.services, &saw, now, func() bool { return p.proposeServices(w, incarnation, last, now) }, ofPools)
 	}
 	if report := p.ownReport(); !report.equal(p.member) {
 		p.member = report
 		p.stir()
 	}
-	p.view = w
+	p.view = seen
 }
 
 // world is everything that the decisions may look at.
@@ -182,11 +184,18 @@ func (p *process) world(now time.Time) *steering.World {
 	w := &steering.World{
 		Config: p.replica.config, Self: p.lnn, Pools: p.replica.statements(), Services: p.replica.serviceStatements(), Idle: noneIdle, Loads: noLoads,
 	}
+	w.Recall(p.looked.seen)
 	p.promised(w)
 	p.nodes(w, now)
 	p.awaitReady(w, now)
 	w.Settling = p.settling(w, now)
 	return w
+}
+
+// forReading is a world for reading by the loop alone, with what was asked about the last one and is still so.
+func (p *process) forReading(w *steering.World) *steering.World {
+	p.looked.seen = w.ForReadingAfter(p.looked.seen)
+	return p.looked.seen
 }
 
 // What is measured in no history.

@@ -40,7 +40,6 @@ func newProcess(n *node) *process {
 	p := &process{node: n}
 	p.replica, p.turns = newReplica(), steering.Turns{}
 	p.desired = map[int]steering.Holding{}
-	p.looked.proposals = map[cluster.PoolID]proposed{}
 	p.promises, p.releases = steering.NewPromises(), map[netip.Addr]steering.Release{}
 	p.readiness, p.toldReady = steering.NewReadiness(), steering.ToldReady{}
 	p.writer = writer{pending: map[string]int64{}, resting: map[string]time.Time{}}

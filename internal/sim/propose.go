@@ -136,52 +136,23 @@ func (p *process) turnOf(key string, wanted bool, after time.Duration, now time.
 }
 
 // proposePools writes what the records of pools should become, if they should become anything else.
-func (p *process) proposePools(w *steering.World, saw *sights, now time.Time) (any bool) {
-	pools := map[cluster.PoolID]bool{}
-	for _, id := range w.Config.Pools() {
-		pools[id] = true
+func (p *process) proposePools(w *steering.World, now time.Time) (any bool) {
+	if p.s.everyLook {
+		p.rests = steering.Rests{}
 	}
-	for id := range w.Pools {
-		pools[id] = true
-	}
-	for _, id := range sortedPools(pools) {
-		proposal, known := p.proposalOf(w, id, saw, now)
-		any = any || known.wanted
-		if key := poolKey(id); !p.turnOf(key, known.wanted, time.Duration(max(known.rank, 0))*rankStep, now) || known.rank < 0 {
-			continue
-		} else if proposal == nil && !p.mayWrite(key) {
+	proposals, rests := steering.ProposePools(w, p.rests, now)
+	p.rests = rests
+	for _, proposal := range proposals {
+		any = any || proposal.Wanted
+		if proposal.Wait > 0 {
+			p.wakeIn(proposal.Wait)
+		}
+		if !p.turnOf(poolKey(proposal.Pool), proposal.Wanted, time.Duration(max(proposal.Rank, 0))*rankStep, now) || proposal.Rank < 0 {
 			continue
 		}
-		if proposal == nil {
-			again, _, _ := steering.ProposePool(w, id, false, now) // it has the time in it
-			proposal = &again
-		}
-		p.writeRecord(id, proposal.Record, p.outageOperations(w, *proposal, now))
+		p.writeRecord(proposal.Pool, proposal.Record, p.outageOperations(w, proposal.Proposal, now))
 	}
 	return any
-}
-
-// proposalOf is what is known of what the record of a pool should become, and the proposal itself if it was found out just now.
-func (p *process) proposalOf(w *steering.World, id cluster.PoolID, saw *sights, now time.Time) (*steering.Proposal, proposed) {
-	sees := saw.but(ofServices, ofWish)
-	if known := p.looked.proposals[id]; !p.s.everyLook && known.holds(sees, now) {
-		if !known.again.IsZero() {
-			p.wakeIn(known.again.Sub(now))
-		}
-		return nil, known
-	}
-	proposal, again, wanted := steering.ProposePool(w, id, false, now)
-	known := proposed{outcome: outcome{sights: sees, known: true}, wanted: wanted, rank: proposal.Rank}
-	if again > 0 {
-		known.again = now.Add(again)
-		p.wakeIn(again)
-	}
-	p.looked.proposals[id] = known
-	return &proposal, known
-}
-
-func sortedPools(pools map[cluster.PoolID]bool) []cluster.PoolID {
-	return slices.SortedFunc(maps.Keys(pools), func(a, b cluster.PoolID) int { return strings.Compare(a.Pool, b.Pool) })
 }
 
 func (p *process) writeRecord(id cluster.PoolID, record tenure.Record, more []operation) bool {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
@@ -53,13 +52,6 @@ func (o *outcome) holds(now sights, at time.Time) bool {
 	return o.known && (o.again.IsZero() || at.Before(o.again)) && o.sights == now
 }
 
-// proposed is what is known of the proposal for a pool. The proposal itself has the moment in it.
-type proposed struct {
-	outcome
-	wanted bool
-	rank   int
-}
-
 // looked is what a process remembers of its last look.
 type looked struct {
 	changes  [sightsOf]uint64
@@ -67,12 +59,12 @@ type looked struct {
 	tries    bool      // it wanted something written: the next one tries again, or looks whether it was done
 	askedFor time.Time // the soonest moment at which the look in progress wants another; zero: none
 
-	proposals                 map[cluster.PoolID]proposed
 	pools, services, lettings outcome
 	holdings                  outcome
 	desired                   []steering.Holding
 	nodesKnown                outcome
 	nodes                     map[int]steering.Node
+	seen                      *steering.World // the last world, as it was read
 }
 
 // changed notes that a part of what a look sees has changed.
