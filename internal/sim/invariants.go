@@ -152,7 +152,7 @@ func (p *process) moves(a int) bool {
 		}
 	}
 	for key, entry := range p.replica.services {
-		if key.Address == address && away(entry.statement) {
+		if key.Address == address && away(entry.record) {
 			return true
 		}
 	}

@@ -182,7 +182,7 @@ func (p *process) evaluate() {
 // world is everything that the decisions may look at.
 func (p *process) world(now time.Time) *steering.World {
 	w := &steering.World{
-		Config: p.replica.config, Self: p.lnn, Pools: p.replica.statements(), Services: p.replica.serviceStatements(), Idle: noneIdle, Loads: noLoads,
+		Config: p.replica.config, Self: p.lnn, Pools: recordsOf(p.replica.pools), Services: recordsOf(p.replica.services), Idle: noneIdle, Loads: noLoads,
 	}
 	w.Recall(p.looked.seen)
 	p.promised(w)

@@ -58,7 +58,7 @@ func (p *process) learnedDown(lnn int) {
 // answersNames reports whether the node has a service address, on which it is asked.
 func (n *node) answersNames() bool {
 	for key, e := range n.process.replica.services {
-		if e.statement.Owner.LNN == n.lnn && n.visible(n.s.number[key.Address]) {
+		if e.record.Owner.LNN == n.lnn && n.visible(n.s.number[key.Address]) {
 			return true
 		}
 	}

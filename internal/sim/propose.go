@@ -231,8 +231,8 @@ func (p *process) assumeHeld(held map[netip.Addr]bool) map[netip.Addr]bool {
 		all = map[netip.Addr]bool{}
 	}
 	for key, entry := range p.replica.services {
-		former := entry.statement.Former.LNN == p.lnn && p.s.broken != BreakUnderWay
-		if entry.statement.Owner.LNN == p.lnn || former {
+		former := entry.record.Former.LNN == p.lnn && p.s.broken != BreakUnderWay
+		if entry.record.Owner.LNN == p.lnn || former {
 			all[key.Address] = true
 		}
 	}

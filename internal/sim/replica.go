@@ -19,15 +19,11 @@ type replica struct {
 	configRevision int64
 	members        map[int]memberEntry
 	gone           map[int]goneMember
-	pools          map[cluster.PoolID]poolEntry
-	services       map[steering.ServiceKey]serviceEntry
+	pools          map[cluster.PoolID]versioned[tenure.Record]
+	services       map[steering.ServiceKey]versioned[tenure.Statement]
 	drains         map[int]drainRecord
 	outages        map[int]outageRecord
 	trusts         map[int]trustRecord
-
-	// What the last world has of the records; nil when they have changed since.
-	poolRecords    map[cluster.PoolID]tenure.Record
-	serviceRecords map[steering.ServiceKey]tenure.Statement
 }
 
 type memberEntry struct {
@@ -47,20 +43,16 @@ type goneMember struct {
 	revision    int64
 }
 
-type poolEntry struct {
-	record   tenure.Record
+// versioned is a record and the revision of its last change.
+type versioned[T any] struct {
+	record   T
 	revision int64
-}
-
-type serviceEntry struct {
-	statement tenure.Statement
-	revision  int64
 }
 
 func newReplica() replica {
 	return replica{
-		members: map[int]memberEntry{}, gone: map[int]goneMember{}, pools: map[cluster.PoolID]poolEntry{},
-		services: map[steering.ServiceKey]serviceEntry{}, drains: map[int]drainRecord{}, outages: map[int]outageRecord{}, trusts: map[int]trustRecord{},
+		members: map[int]memberEntry{}, gone: map[int]goneMember{}, pools: map[cluster.PoolID]versioned[tenure.Record]{},
+		services: map[steering.ServiceKey]versioned[tenure.Statement]{}, drains: map[int]drainRecord{}, outages: map[int]outageRecord{}, trusts: map[int]trustRecord{},
 	}
 }
 
@@ -78,16 +70,14 @@ func (r *replica) apply(c change, now time.Time) (part sight, changed bool) {
 			panic("sim: " + err.Error())
 		}
 		if delete(r.pools, id); c.value != nil {
-			r.pools[id] = poolEntry{c.value.(tenure.Record), c.revision}
+			r.pools[id] = versioned[tenure.Record]{c.value.(tenure.Record), c.revision}
 		}
-		r.poolRecords = nil
 		return ofPools, true
 	case keyService:
 		key := serviceKeyIn(c.key)
 		if delete(r.services, key); c.value != nil {
-			r.services[key] = serviceEntry{c.value.(tenure.Statement), c.revision}
+			r.services[key] = versioned[tenure.Statement]{c.value.(tenure.Statement), c.revision}
 		}
-		r.serviceRecords = nil
 		return ofServices, true
 	case keyDrain:
 		applyByNode(r.drains, c)
@@ -174,23 +164,11 @@ func (r *replica) memberRevisions() (revisions [MaxNodes + 1]int64) {
 	return revisions
 }
 
-// statements are the pools' records without their revisions. Decisions do not change them, and neither does this package.
-func (r *replica) statements() map[cluster.PoolID]tenure.Record {
-	if r.poolRecords == nil {
-		r.poolRecords = make(map[cluster.PoolID]tenure.Record, len(r.pools))
-		for id, e := range r.pools {
-			r.poolRecords[id] = e.record
-		}
+// recordsOf are records without their revisions. Decisions do not change them, and neither does this package.
+func recordsOf[K comparable, T any](entries map[K]versioned[T]) map[K]T {
+	records := make(map[K]T, len(entries))
+	for key, e := range entries {
+		records[key] = e.record
 	}
-	return r.poolRecords
-}
-
-func (r *replica) serviceStatements() map[steering.ServiceKey]tenure.Statement {
-	if r.serviceRecords == nil {
-		r.serviceRecords = make(map[steering.ServiceKey]tenure.Statement, len(r.services))
-		for key, e := range r.services {
-			r.serviceRecords[key] = e.statement
-		}
-	}
-	return r.serviceRecords
+	return records
 }
