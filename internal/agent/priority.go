@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast/holdfast/internal/linux/threads"
 )
 
 // priority is the agent's nice value. A node that is overloaded must not look dead for want of a few milliseconds of processor
@@ -14,18 +16,8 @@ const priority = -15
 // raisePriority asks for it, for every thread that there is (later ones inherit it) and for the scheduling group of the
 // session, without which nice values have no effect between sessions (sched(7), autogroup). It returns what was refused.
 func raisePriority() error {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
+	if err := threads.Renice(priority); err != nil {
 		return err
-	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			continue
-		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, id, priority); err != nil {
-			return err
-		}
 	}
 	if own, err := unix.Getsid(0); err == nil && own == os.Getpid() {
 		// Only for a session of its own: the group is shared with everybody else in the session.

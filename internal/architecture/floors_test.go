@@ -20,18 +20,18 @@ var floors = []struct {
 	{"internal/agent", []string{
 		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/verdict/probe", "internal/tenure/datagram", "internal/tenure", "internal/placement",
 		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
-		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/arrival", "internal/linux/counters", "internal/linux/boottime",
+		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/arrival", "internal/linux/counters", "internal/linux/boottime", "internal/linux/threads",
 	}},
 	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
 	// the first certificates, before there is an agent that could be asked.
 	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster"}},
 	// The lab runs the binary and looks at it from outside. It reads the store to see what the agents have written.
-	{"internal/lab", []string{"internal/store", "internal/identity", "internal/cluster"}},
+	{"internal/lab", []string{"internal/store", "internal/identity", "internal/cluster", "internal/linux/threads"}},
 	// The simulator plays what decides, in virtual time. Of address and guard it uses what is pure.
 	{"internal/sim", []string{"internal/guard", "internal/steering", "internal/address", "internal/tenure", "internal/placement", "internal/cluster"}},
 
 	// The guard: a process of its own, and the agent's line to it. It knows the kernel and nothing else.
-	{"internal/guard", []string{"internal/linux/link", "internal/linux/nft", "internal/linux/boottime"}},
+	{"internal/guard", []string{"internal/linux/link", "internal/linux/nft", "internal/linux/boottime", "internal/linux/threads"}},
 
 	// What should change next: the deciding packages put together, still pure.
 	{"internal/steering", []string{"internal/tenure", "internal/placement", "internal/cluster"}},
@@ -67,6 +67,7 @@ var floors = []struct {
 	{"internal/linux/sockdiag", nil},
 	{"internal/linux/nft", nil},
 	{"internal/linux/counters", nil},
+	{"internal/linux/threads", nil},
 	{"internal/linux/udp", nil},
 	{"internal/linux/boottime", nil},
 	{"internal/problem", nil},

@@ -3,11 +3,11 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
-	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast/holdfast/internal/linux/threads"
 )
 
 // roundRobin is the guard's real-time priority: above everything that is not real-time, below what the kernel needs itself.
@@ -20,26 +20,7 @@ const memoryLimit = 32 << 20
 // refused; the guard works without.
 func prepare() error {
 	debug.SetMemoryLimit(memoryLimit)
-	return errors.Join(scheduleRealTime(), lockMemory())
-}
-
-// scheduleRealTime does it for every thread that there is; later ones inherit it.
-func scheduleRealTime() error {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("running at real-time priority: %w", err)
-	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			continue
-		}
-		attributes := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: roundRobin}
-		if err := unix.SchedSetAttr(id, attributes, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("running at real-time priority (CAP_SYS_NICE allows it): %w", err)
-		}
-	}
-	return nil
+	return errors.Join(threads.RunInRealTime(roundRobin), lockMemory())
 }
 
 // lockMemory keeps what has been touched in memory, and what will be.

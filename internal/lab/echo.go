@@ -34,7 +34,7 @@ func echoCommand() *cobra.Command {
 				return fmt.Errorf("serving echoes: %w", err)
 			}
 			defer socket.Close()
-			_ = measureInTime()
+			measureInTime()
 			go keepConnections(listener, name)
 			fmt.Fprintln(c.OutOrStdout(), `"ready"`)
 			return echoDatagrams(socket)

@@ -64,7 +64,7 @@ connection, which is to be answered. Service addresses are probed by queries to 
 			}
 			ctx, cancel := context.WithCancel(c.Context())
 			defer cancel()
-			_ = measureInTime()
+			measureInTime()
 			if err := p.start(ctx); err != nil {
 				return err
 			}
