@@ -1,15 +1,12 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -163,47 +160,27 @@ func (l *lab) serveLocks(t *testing.T, files, node, address, helper string) {
 	})
 }
 
-// lockClient is a client that answers each line by one.
+// lockClient is a client of the file service.
 type lockClient struct {
-	name  string
-	input io.Writer
-	lines *bufio.Reader
+	name string
+	*dialogue
 }
 
 func (l *lab) lockClient(t *testing.T, member, helper, name string) *lockClient {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	command := l.command(ctx, member, helper, name)
-	input, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = input.Close()
-		cancel()
-		_ = command.Wait()
-	})
-	return &lockClient{name: name, input: input, lines: bufio.NewReader(output)}
+	d := converse(t, l.command(ctx, member, helper, name))
+	t.Cleanup(cancel) // it may wait for a server that is gone
+	return &lockClient{name, d}
 }
 
 func (c *lockClient) ask(t *testing.T, line string) string {
 	t.Helper()
-	_, err := fmt.Fprintln(c.input, line)
-	answer := ""
-	if err == nil {
-		answer, err = c.lines.ReadString('\n')
-	}
+	answer, err := c.dialogue.ask(line)
 	if err != nil {
 		t.Fatalf("the client %s, asked to %s: %v", c.name, line, err)
 	}
-	return strings.TrimSpace(answer)
+	return answer
 }
 
 // says is an error unless the answer is the one that is wanted.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -50,8 +49,7 @@ type watcher struct {
 	lab     *lab
 	allowed string // a breach that the test makes itself
 	keep    map[string]*program
-	input   io.WriteCloser
-	output  *bufio.Reader
+	*dialogue
 }
 
 // watch starts a watcher over all nodes of a lab. At the end of the test it fails the test if there was a breach.
@@ -66,22 +64,7 @@ func (l *lab) watch(t *testing.T) *watcher {
 	command := exec.Command(argv[0], argv[1:]...)
 	command.Env = append(os.Environ(), watcherVariable+"=1")
 	command.Stderr = os.Stderr
-	input, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatalf("starting the watcher: %v", err)
-	}
-	w.input, w.output = input, bufio.NewReaderSize(output, 1<<20)
-	t.Cleanup(func() {
-		_ = input.Close()
-		_ = command.Wait()
-	})
+	w.dialogue = converse(t, command)
 	t.Cleanup(func() { w.check(t) })
 	for _, node := range l.nodes {
 		w.join(t, node)
@@ -128,13 +111,9 @@ func (w *watcher) leave(t *testing.T, node string) {
 func (w *watcher) ask(t *testing.T, line string) watcherReport {
 	t.Helper()
 	var report watcherReport
-	_, err := fmt.Fprintln(w.input, line)
-	var answer []byte
+	answer, err := w.dialogue.ask(line)
 	if err == nil {
-		answer, err = w.output.ReadBytes('\n')
-	}
-	if err == nil {
-		err = json.Unmarshal(answer, &report)
+		err = json.Unmarshal([]byte(answer), &report)
 	}
 	if err == nil && report.Error != "" {
 		err = errors.New(report.Error)
