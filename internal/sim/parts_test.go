@@ -252,45 +252,42 @@ func TestInvariantsCanBreak(t *testing.T) {
 	}
 }
 
+// asked is a node of a cluster in which every address has a holder that is asked for names, and another one.
+func asked(t *testing.T) (s *simulation, n, other *node) {
+	t.Helper()
+	s = held(t)
+	for _, n := range s.nodes {
+		if n.answersNames() {
+			return s, n, s.nodes[n.lnn%3]
+		}
+	}
+	t.Fatal("nobody answers names")
+	return nil, nil, nil
+}
+
 // TestNamesCanBreak: a node that answers with what it knows down is found.
 func TestNamesCanBreak(t *testing.T) {
-	s := held(t)
-	for _, n := range s.nodes {
-		if !n.answersNames() {
-			continue
-		}
-		other := s.nodes[n.lnn%3]
-		view := *n.process.view // as it is now, for good
-		n.process.box.Reset()
-		n.process.peer.Step(&tenure.Told{LNN: other.lnn, Over: other.named}, n.time(), &n.process.box)
-		n.process.view, s.now = &view, s.now+time.Second
-		if what := broken(n.ask); !strings.Contains(what, "of which it knows") {
-			t.Errorf("got %q", what)
-		}
-		return
+	s, n, other := asked(t)
+	view := *n.process.view // as it is now, for good
+	n.process.box.Reset()
+	n.process.peer.Step(&tenure.Told{LNN: other.lnn, Over: other.named}, n.time(), &n.process.box)
+	n.process.view, s.now = &view, s.now+time.Second
+	if what := broken(n.ask); !strings.Contains(what, "of which it knows") {
+		t.Errorf("got %q", what)
 	}
-	t.Error("nobody answers names")
 }
 
 // TestNamesAtOnce: a node that has just learned that another is down, and whose loop does not look, is found within milliseconds.
 func TestNamesAtOnce(t *testing.T) {
-	s := held(t)
-	for _, n := range s.nodes {
-		if !n.answersNames() {
-			continue
-		}
-		other := s.nodes[n.lnn%3]
-		n.process.noted = true // the loop is said to be on its way already, and never comes
-		what := broken(func() {
-			over := other.named
-			other.powerOff()
-			n.process.inform(&tenure.Told{LNN: other.lnn, Over: over})
-			s.play(s.now + 10*time.Millisecond)
-		})
-		if !strings.Contains(what, "of which it knows") {
-			t.Errorf("got %q", what)
-		}
-		return
+	s, n, other := asked(t)
+	n.process.noted = true // the loop is said to be on its way already, and never comes
+	what := broken(func() {
+		over := other.named
+		other.powerOff()
+		n.process.inform(&tenure.Told{LNN: other.lnn, Over: over})
+		s.play(s.now + 10*time.Millisecond)
+	})
+	if !strings.Contains(what, "of which it knows") {
+		t.Errorf("got %q", what)
 	}
-	t.Error("nobody answers names")
 }
