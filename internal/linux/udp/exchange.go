@@ -133,9 +133,9 @@ func (x *Exchange) Answer(i, length int) {
 }
 
 // joins reports whether an answer can go as one more segment of the last one: it has the same destination and is no longer than all before
-// it, of which only the last may be shorter than the first.
+// it, of which only the last may be shorter than the first. One without a byte would be no segment.
 func (x *Exchange) joins(i, length int) bool {
-	if !x.segmented || x.messagesTo == 0 || length > maxSegmentSize {
+	if !x.segmented || x.messagesTo == 0 || length == 0 || length > maxSegmentSize {
 		return false
 	}
 	m := &x.out[x.messagesTo-1]

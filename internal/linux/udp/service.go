@@ -1,7 +1,6 @@
 package udp
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -13,30 +12,15 @@ import (
 // comes to the same one, as long as their number stays (SO_REUSEPORT). Path MTU messages, which anyone may forge, do not have what is sent
 // fragmented. bufferBytes is how much the kernel keeps for a thread that is late; without CAP_NET_ADMIN it is cut down to net.core.rmem_max.
 func ListenService(local netip.AddrPort, bufferBytes int) (*Socket, error) {
-	name, err := To(local)
-	if err != nil {
-		return nil, fmt.Errorf("opening a UDP socket: %w", err)
-	}
-	family := unix.AF_INET
-	if local.Addr().Is6() {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
-	if err != nil {
-		return nil, fmt.Errorf("opening a UDP socket for %s: %w", local, err)
-	}
-	s := &Socket{fd: fd}
-	err = s.prepareService(family, bufferBytes)
-	if err == nil {
-		err = unix.Bind(fd, name.sockaddr())
-	}
-	if err == nil {
-		err = s.readLocal()
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening a UDP socket for %s: %w", local, err), s.Close())
-	}
-	return s, nil
+	return open(local, func(s *Socket, family int, name Destination) error {
+		if err := s.prepareService(family, bufferBytes); err != nil {
+			return err
+		}
+		if err := unix.Bind(s.fd, name.sockaddr()); err != nil {
+			return err
+		}
+		return s.readLocal()
+	})
 }
 
 func (s *Socket) prepareService(family, bufferBytes int) error {

@@ -28,6 +28,11 @@ type Socket struct {
 // Listen opens a socket of the calling thread's network namespace and binds it to an address of this host; port 0 takes a free one.
 // The kernel marks each datagram with its time of arrival if it can (since Linux 5.1).
 func Listen(local netip.AddrPort) (*Socket, error) {
+	return open(local, (*Socket).prepare)
+}
+
+// open opens a socket of the family of an address, and has it prepared for that and bound to it.
+func open(local netip.AddrPort, prepare func(s *Socket, family int, name Destination) error) (*Socket, error) {
 	name, err := To(local)
 	if err != nil {
 		return nil, fmt.Errorf("opening a UDP socket: %w", err)
@@ -41,7 +46,7 @@ func Listen(local netip.AddrPort) (*Socket, error) {
 		return nil, fmt.Errorf("opening a UDP socket for %s: %w", local, err)
 	}
 	s := &Socket{fd: fd}
-	if err := s.prepare(family, name); err != nil {
+	if err := prepare(s, family, name); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening a UDP socket for %s: %w", local, err), s.Close())
 	}
 	return s, nil

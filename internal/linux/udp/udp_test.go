@@ -16,6 +16,12 @@ import (
 func listen(t testing.TB, address string) *Socket {
 	t.Helper()
 	s, err := Listen(netip.MustParseAddrPort(address))
+	return opened(t, s, err)
+}
+
+// opened is a socket that is closed with the test, which is skipped where the address cannot be had.
+func opened(t testing.TB, s *Socket, err error) *Socket {
+	t.Helper()
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Skipf("this machine has no such address: %v", err)
 	}
