@@ -87,6 +87,7 @@ func (b *batch) read(message []byte, client netip.Addr) {
 	if e == nil {
 		return
 	}
+	client = client.Unmap()
 	ready := e.ready.forType(q.qtype)
 	if missing && transferOrMeta(q.qtype) == dnsmessage.RCodeSuccess {
 		ready = e.zone.missing
@@ -99,7 +100,7 @@ func (b *batch) read(message []byte, client netip.Addr) {
 		size += optSize
 	}
 	if q.cookie {
-		size += 4 + clientCookieSize + serverCookieSize
+		size += cookiesSize
 	}
 	if size > q.limit || size > cap(message) {
 		return
@@ -232,9 +233,6 @@ func (b *batch) allowance(i int, readable bool) allowance {
 	return b.jobs[i].allowance
 }
 
-// optSize is that of an OPT record without options.
-const optSize = 11
-
 // appendOPT writes the OPT record at an offset and returns its end; see reply.appendOPT.
 func (j *job) appendOPT(m []byte, at int) int {
 	const bare = 41<<40 | ourUDPLimit<<24 // root, type and class; TTL and length follow
@@ -248,7 +246,7 @@ func (j *job) appendOPT(m []byte, at int) int {
 	if !j.cookie {
 		return at
 	}
-	opt[10] = 4 + clientCookieSize + serverCookieSize
+	opt[10] = cookiesSize
 	binary.BigEndian.PutUint32(m[at:], optionCookie<<16|clientCookieSize+serverCookieSize)
 	return at + 4 + copy(m[at+4:], j.cookies[:])
 }

@@ -3,6 +3,8 @@ package dns
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -42,4 +44,72 @@ func TestBatchAnswersCornersAlike(t *testing.T) {
 	}
 	keepalive := asked{name: "cluster.example.com.", qtype: tA, edns: true, options: []dnsmessage.Option{{Code: optionKeepalive}}}.pack(t)
 	agreeOn(t, alone, b, keepalive, testNow)
+}
+
+// TestBatchKnowsMappedClients: an IPv4 address inside an IPv6 one is that client, for the rate limit and for cookies.
+func TestBatchKnowsMappedClients(t *testing.T) {
+	alone, b := twins(t, testView(), RateLimit{PerSecond: 1, Burst: 3})
+	mapped := netip.AddrFrom16(testClient.As16())
+	query := func(cookie string) []byte {
+		return asked{name: "cluster.example.com.", qtype: tA, edns: true, options: []dnsmessage.Option{{Code: optionCookie, Data: []byte(cookie)}}}.pack(t)
+	}
+	learned := cookieOf(t, ask(t, alone, udp(query("12345678"))))
+	together(b, query("12345678"), testClient, testNow)
+	for i, message := range [][]byte{query(learned), query("12345678"), query("12345678"), query("12345678"), query("12345678"), query(learned)} {
+		want, wanted := alone.Answer(nil, Request{Message: message, Client: mapped, Service: testService, Now: testNow})
+		got, outcome, _ := together(b, message, mapped, testNow)
+		if !bytes.Equal(got, want) || outcome != wanted {
+			t.Errorf("query %d\nalone    %x %+v\ntogether %x %+v", i, want, wanted, got, outcome)
+		}
+	}
+}
+
+// TestViewsChangeUnderABatch: a batch that has been read is answered from the view that it was read with, wholly, whatever comes meanwhile; the
+// next one from the new view, whose rotation stands where the old one's answers left it, with all of them told.
+func TestViewsChangeUnderABatch(t *testing.T) {
+	_, b := twins(t, testView(), RateLimit{Off: true})
+	query := asked{name: "cluster.example.com.", qtype: tA}.pack(t)
+	memory := make([][]byte, 8)
+	read := func() {
+		b.begin(testNow)
+		for i := range memory {
+			memory[i] = append(make([]byte, 0, maxQuery), query...)
+			b.read(memory[i], testClient)
+		}
+		b.decide()
+	}
+	nodes := func(rcode dnsmessage.RCode) (out []int) {
+		for i := range memory {
+			n, outcome, done := b.respond(i, memory[i])
+			if !done || outcome.RCode != rcode {
+				t.Fatalf("query %d: %+v, done %v", i, outcome, done)
+			}
+			var m dnsmessage.Message
+			if err := m.Unpack(memory[i][:n]); err != nil || len(m.Answers) != 1 {
+				t.Fatalf("query %d: %v, %+v", i, err, m)
+			}
+			out = append(out, nodeOf(addressesOf(m)[0]))
+		}
+		return out
+	}
+	fewer := testView()
+	fewer.Zones[0].Pools[0].Nodes = fewer.Zones[0].Pools[0].Nodes[:3]
+	read()
+	b.answerer.SetView(fewer)
+	if got := nodes(noError); !slices.Equal(got, []int{1, 2, 3, 4, 1, 2, 3, 4}) {
+		t.Errorf("while the view changes, nodes %v", got)
+	}
+	read()
+	if got := nodes(noError); !slices.Equal(got, []int{1, 2, 3, 1, 2, 3, 1, 2}) {
+		t.Errorf("then nodes %v", got)
+	}
+	read()
+	b.answerer.SetView(&View{Ready: true}) // without any zone
+	if got := nodes(noError); !slices.Equal(got, []int{3, 1, 2, 3, 1, 2, 3, 1}) {
+		t.Errorf("while its zone goes, nodes %v", got)
+	}
+	read()
+	if _, _, done := b.respond(0, memory[0]); done {
+		t.Error("a name that is gone is answered from what was prepared for it")
+	}
 }

@@ -59,13 +59,13 @@ func (b *brief) readOPT(m []byte, present bool) bool {
 	if !present {
 		return len(m) == 0
 	}
-	if len(m) < 11 || m[0] != 0 || binary.BigEndian.Uint16(m[1:]) != uint16(dnsmessage.TypeOPT) || m[6] != 0 ||
-		len(m) != 11+int(binary.BigEndian.Uint16(m[9:])) {
+	if len(m) < optSize || m[0] != 0 || binary.BigEndian.Uint16(m[1:]) != uint16(dnsmessage.TypeOPT) || m[6] != 0 ||
+		len(m) != optSize+int(binary.BigEndian.Uint16(m[9:])) {
 		return false
 	}
 	b.limit = min(max(int(binary.BigEndian.Uint16(m[3:])), minUDPAnswer), ourUDPLimit)
 	b.do = m[7]&0x80 != 0
-	options := m[11:]
+	options := m[optSize:]
 	if len(options) == 0 {
 		return true
 	}
@@ -82,15 +82,5 @@ func (b *brief) find(z *zones) (e *entry, missing bool) {
 	if e := z.index.find(b.hash, name); e != nil {
 		return e, false
 	}
-	for i := max(b.parts-z.maxParts, 1); i < b.parts; i++ {
-		e := z.names[string(name[b.labels[i]:])]
-		switch {
-		case e == nil:
-			continue
-		case e.wildcard != nil:
-			return e.wildcard, false
-		}
-		return e, true
-	}
-	return nil, false
+	return z.walk(name, b.labels[:b.parts], 1)
 }

@@ -86,7 +86,7 @@ func (d *desk) answer(n int) {
 	d.batch.end()
 	d.tally.take(&d.counts) // so that whoever has its response finds it counted
 	if lost, _ := d.exchange.Send(d.socket.Socket); lost > 0 {
-		d.counts[countUnsent] += uint64(lost)
+		d.tally.counts[countUnsent].Add(uint64(lost)) // at once: no query may come after these
 	}
 }
 

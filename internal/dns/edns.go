@@ -15,6 +15,12 @@ const (
 	optionKeepalive    = 11 // RFC 7828
 )
 
+// What an OPT record takes without options, and what a COOKIE option with both cookies adds to it.
+const (
+	optSize     = 11
+	cookiesSize = 4 + clientCookieSize + serverCookieSize
+)
+
 // Families of the client-subnet option (RFC 7871 section 6).
 const (
 	familyNone = 0

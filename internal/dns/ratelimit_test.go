@@ -2,6 +2,7 @@ package dns
 
 import (
 	"bytes"
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -157,6 +158,51 @@ func TestRateLimitBoundsAll(t *testing.T) {
 		}
 		if half := over.Load() / 2; slips.Load() < half || slips.Load() > half+1 {
 			t.Errorf("second %d: %d of %d slip", second, slips.Load(), over.Load())
+		}
+	}
+}
+
+// TestRateLimitGoesRound: the time in a bucket goes round; over the place where it begins anew, the limit is as anywhere else. A bucket whose
+// time has come round since it was used is empty, never more than full, and fills as any other.
+func TestRateLimitGoesRound(t *testing.T) {
+	const perSecond, burst = 1e9, 1000
+	l := newRateLimiter(RateLimit{PerSecond: perSecond, Burst: burst})
+	client := netip.MustParseAddr("192.0.2.1")
+	l.due(testNow) // begins to count
+	ask := func(at time.Duration, want int) {
+		t.Helper()
+		if got, _ := l.takeMany(l.key(client), 5*burst, l.due(testNow.Add(at))); got != want {
+			t.Errorf("after %v: %d are granted, want %d", at, got, want)
+		}
+	}
+	forget := func() {
+		for i := range l.buckets {
+			l.buckets[i].Store(0)
+		}
+	}
+	round := time.Duration(bucketDue + 1) // at a response a nanosecond
+	for _, start := range []time.Duration{-2 * round, -round, round, 2 * round} {
+		forget()
+		ask(start-700, burst)
+		ask(start-700, 0)
+		for at := start - 600; at <= start+700; at += 100 {
+			ask(at, 100)
+		}
+		ask(start+700+burst/2, burst/2)
+		ask(start+700+burst/2-1, 0) // the clock is set back: as if just emptied
+	}
+	for _, idle := range []time.Duration{round/2 - burst, round/2 + burst, round - 2, round, round + burst/2, 5*round/2 + burst} {
+		forget()
+		ask(0, burst)
+		got, _ := l.takeMany(l.key(client), 5*burst, l.due(testNow.Add(idle)))
+		if got > burst {
+			t.Errorf("idle for %v: %d are granted", idle, got)
+		}
+		ask(idle+burst, burst) // full again by then, whatever it was
+	}
+	for _, far := range []time.Duration{math.MinInt64, math.MaxInt64} {
+		if got, _ := l.takeMany(l.key(client), 5*burst, l.due(testNow.Add(far))); got > burst {
+			t.Errorf("after %v: %d are granted", far, got)
 		}
 	}
 }

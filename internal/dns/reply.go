@@ -55,9 +55,9 @@ func (o *optionsOut) size() int {
 	if !o.opt {
 		return 0
 	}
-	n := 11
+	n := optSize
 	if o.cookie {
-		n += 4 + clientCookieSize + serverCookieSize
+		n += cookiesSize
 	}
 	if o.subnet != nil {
 		n += 4 + len(o.subnet)
@@ -180,7 +180,7 @@ func (r *reply) appendOPT() {
 	r.buf = binary.BigEndian.AppendUint16(r.buf, uint16(dnsmessage.TypeOPT))
 	r.buf = binary.BigEndian.AppendUint16(r.buf, ourUDPLimit)
 	r.buf = binary.BigEndian.AppendUint32(r.buf, ttl)
-	r.buf = binary.BigEndian.AppendUint16(r.buf, uint16(o.size()-11))
+	r.buf = binary.BigEndian.AppendUint16(r.buf, uint16(o.size()-optSize))
 	if o.cookie {
 		r.buf = binary.BigEndian.AppendUint16(r.buf, optionCookie)
 		r.buf = binary.BigEndian.AppendUint16(r.buf, clientCookieSize+serverCookieSize)

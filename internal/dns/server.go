@@ -37,7 +37,7 @@ type Options struct {
 	OnAnswered func(Told)
 
 	Port          uint16         // default 53
-	Sockets       int            // UDP sockets of each service address, each with a thread; default one for each processor, 16 at most
+	Sockets       int            // UDP sockets of each service address, each with a reader; default one for each processor, 16 at most
 	CookieSecrets []CookieSecret // see AnswererOptions
 	RateLimit     RateLimit
 	TCP           TCPLimits

@@ -56,7 +56,7 @@ const (
 type streamEnd string
 
 const (
-	endedByClient   streamEnd = "closed"      // by the client, or with its listener
+	endedByClient   streamEnd = "closed"      // by the client, with its listener, or to make room
 	endedIdle       streamEnd = "idle"        // no query for a while
 	endedTotal      streamEnd = "total"       // it was open for as long as one may be
 	endedHalfSent   streamEnd = "half_sent"   // a query began and did not end

@@ -382,9 +382,13 @@ func (b *builder) addNonTerminals() {
 // find looks a name up: the entry itself, or the wildcard that stands for it. missing says that the name does not
 // exist, and e is then the closest name above it that does (RFC 4592 section 3.3.1). Both are zero outside every zone.
 func (t *nameTable) find(q *query) (e *entry, missing bool) {
-	name := q.name()
-	for i := max(q.parts-t.maxParts, 0); i < q.parts; i++ {
-		e := t.names[string(name[q.labels[i]:])]
+	return t.walk(q.name(), q.labels[:q.parts], 0)
+}
+
+// walk looks up what begins at each label of a name in lower case, from one label on; see find.
+func (t *nameTable) walk(name []byte, labels []uint8, first int) (e *entry, missing bool) {
+	for i := max(len(labels)-t.maxParts, first); i < len(labels); i++ {
+		e := t.names[string(name[labels[i]:])]
 		switch {
 		case e == nil:
 			continue
