@@ -92,6 +92,10 @@ func TestViewsChangeUnderABatch(t *testing.T) {
 		}
 		return out
 	}
+	read()
+	if got := nodes(noError); !slices.Equal(got, []int{1, 2, 3, 4, 1, 2, 3, 4}) {
+		t.Errorf("before anything changes, nodes %v", got) // and more than a batch is worked out ahead from here on
+	}
 	fewer := testView()
 	fewer.Zones[0].Pools[0].Nodes = fewer.Zones[0].Pools[0].Nodes[:3]
 	read()
@@ -102,6 +106,9 @@ func TestViewsChangeUnderABatch(t *testing.T) {
 	read()
 	if got := nodes(noError); !slices.Equal(got, []int{1, 2, 3, 1, 2, 3, 1, 2}) {
 		t.Errorf("then nodes %v", got)
+	}
+	if told := given(b.answerer); told != 24 {
+		t.Errorf("told %d answers of 24", told)
 	}
 	read()
 	b.answerer.SetView(&View{Ready: true}) // without any zone

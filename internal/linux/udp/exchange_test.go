@@ -178,9 +178,19 @@ func TestExchangeLoses(t *testing.T) {
 
 // Several sockets share an address that the host need not have, and one that another program has alone is refused.
 func TestServiceSockets(t *testing.T) {
-	first := listenService(t, "192.0.2.4:0")
-	if second := listenService(t, first.Local().String()); second.Local() != first.Local() {
-		t.Errorf("%v beside %v", second.Local(), first.Local())
+	for address, omit := range map[string]struct{ level, option, value int }{
+		"192.0.2.4:0":     {unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT},
+		"[2001:db8::4]:0": {unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_OMIT},
+	} {
+		t.Run(address, func(t *testing.T) {
+			first := listenService(t, address)
+			if second := listenService(t, first.Local().String()); second.Local() != first.Local() {
+				t.Errorf("%v beside %v", second.Local(), first.Local())
+			}
+			if got, err := unix.GetsockoptInt(first.fd, omit.level, omit.option); got != omit.value || err != nil {
+				t.Errorf("path MTU discovery is %d, %v: what strangers say would count", got, err)
+			}
+		})
 	}
 	alone := listen(t, "127.0.0.1:0")
 	if s, err := ListenService(alone.Local(), 1<<16); err == nil || !errors.Is(err, unix.EADDRINUSE) {
