@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,14 +36,18 @@ func ask(t testing.TB, from, service *Socket, texts ...string) {
 func heard(t testing.TB, s *Socket) (out []string) {
 	t.Helper()
 	receiver := NewReceiver(64, 2000)
-	n, err := receiver.Receive(s)
-	if err != nil {
-		t.Fatal(err)
+	for {
+		n, err := receiver.Receive(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return out
+		}
+		for i := range n {
+			out = append(out, string(receiver.Datagram(i)))
+		}
 	}
-	for i := range n {
-		out = append(out, string(receiver.Datagram(i)))
-	}
-	return out
 }
 
 // Answers go back to where each datagram came from, in order, whatever their sizes and however the askers alternate; some get none.
@@ -107,11 +112,13 @@ func TestSegments(t *testing.T) {
 		{"a longer one begins anew", []*Socket{one, one, one}, []int{100, 101, 101}, 2},
 		{"another asker", []*Socket{one, other, one}, []int{100, 100, 100}, 3},
 		{"nothing is no segment", []*Socket{one, one, one, one}, []int{100, 0, 0, 100}, 4},
+		{"as many as the kernel takes", slices.Repeat([]*Socket{one}, 65), slices.Repeat([]int{10}, 65), 2},
+		{"as long as the kernel takes", slices.Repeat([]*Socket{one}, 51), slices.Repeat([]int{1200}, 51), 2},
 		{"too long for a link", []*Socket{one, one}, []int{1300, 1300}, 2},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			for _, refused := range []bool{false, true} {
-				x := NewExchange(8, 1500)
+				x := NewExchange(80, 1500)
 				for _, from := range c.from {
 					ask(t, from, service, "?")
 				}

@@ -43,7 +43,6 @@ func NewPatient(s *Socket, x *Exchange) (*Patient, error) {
 
 // Receive takes what waits, and waits for something if nothing does.
 func (p *Patient) Receive() (int, error) {
-	p.received, p.fault = 0, nil
 	switch err := p.raw.Read(p.try); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, ErrInterrupted
