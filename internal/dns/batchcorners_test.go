@@ -3,11 +3,15 @@ package dns
 import (
 	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/cluster"
 )
 
 // TestBatchAnswersCornersAlike: all types, classes and operations that have a meaning, others among them, and every size of buffer around
@@ -17,6 +21,13 @@ func TestBatchAnswersCornersAlike(t *testing.T) {
 	many := testPool("many", false, 100)
 	many.MaxAnswers = maxPicked
 	v.Zones = append(v.Zones, Zone{Name: "many.example.com", Service: "ssip.example.com", Pools: []Pool{many}})
+	wide := Service{Subnet: cluster.SubnetID{Groupnet: "groupnet0", Subnet: "subnet1"}, Name: "wide.example.com"}
+	for i := range byte(32) {
+		wide.Addresses = append(wide.Addresses, netip.AddrFrom4([4]byte{10, 1, 0, i}))
+	}
+	wide.All = wide.Addresses
+	v.Services = append(v.Services, wide)
+	v.Zones = append(v.Zones, Zone{Name: "broad.example.com", Service: "wide.example.com", Pools: []Pool{testPool("broad", false, 1)}})
 	alone, b := twins(t, v, RateLimit{Off: true})
 	for _, name := range []string{"plain.example.org.", "missing.plain.example.org.", "ssip.example.com.", "elsewhere.example.", "bucket.cluster.example.com."} {
 		plain := asked{name: name, qtype: tA, rd: true}.pack(t)
@@ -34,8 +45,9 @@ func TestBatchAnswersCornersAlike(t *testing.T) {
 			vary(section, 4) // counts
 		}
 	}
-	for _, name := range []string{"many.example.com.", "cluster.example.com.", "x.plain.example.org."} {
-		message := asked{name: name, qtype: tA, edns: true, options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}}.pack(t)
+	for name, qtype := range map[string]dnsmessage.Type{"many.example.com.": tA, "cluster.example.com.": tA, "x.plain.example.org.": tA,
+		"wide.example.com.": tA, "broad.example.com.": tNS} {
+		message := asked{name: name, qtype: qtype, edns: true, options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}}.pack(t)
 		class := len(message) - 8 - 12 // the OPT record: root, type, and then this; the option is behind it
 		for size := 0; size < 1300; size += 3 {
 			binary.BigEndian.PutUint16(message[class:], uint16(size))
@@ -118,5 +130,46 @@ func TestViewsChangeUnderABatch(t *testing.T) {
 	read()
 	if _, _, done := b.respond(0, memory[0]); done {
 		t.Error("a name that is gone is answered from what was prepared for it")
+	}
+}
+
+// TestBatchLimitsEachPrefix: of the queries of many prefixes in one batch, as many of each are answered, slip and are dropped as would be alone,
+// and only those that are answered have a pick.
+func TestBatchLimitsEachPrefix(t *testing.T) {
+	alone, b := twins(t, testView(), RateLimit{PerSecond: 1, Burst: 3})
+	query := asked{name: "cluster.example.com.", qtype: tA}.pack(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	type fate struct {
+		client  netip.Addr
+		outcome Outcome
+	}
+	for step := range 100 {
+		now := testNow.Add(time.Duration(step) * 300 * time.Millisecond)
+		clients, memory := make([]netip.Addr, batchSize), make([][]byte, batchSize)
+		fates := map[fate]int{}
+		b.begin(now)
+		for i := range memory {
+			clients[i] = netip.AddrFrom4([4]byte{192, 0, byte(random.IntN(24)), 1})
+			memory[i] = append(make([]byte, 0, maxQuery), query...)
+			b.read(memory[i], clients[i])
+			_, outcome := alone.Answer(nil, Request{Message: query, Client: clients[i], Service: testService, Now: now})
+			fates[fate{clients[i], outcome}]++
+		}
+		b.decide()
+		for i := range memory {
+			_, outcome, done := b.respond(i, memory[i])
+			if !done {
+				_, outcome = b.answerer.answer(nil, Request{Message: query, Client: clients[i], Service: testService, Now: now}, b.allowance(i, true))
+			}
+			fates[fate{clients[i], outcome}]--
+		}
+		for f, difference := range fates {
+			if difference != 0 {
+				t.Errorf("step %d, %v, %+v: %d more alone than together", step, f.client, f.outcome, difference)
+			}
+		}
+		if one, other := given(alone), given(b.answerer); one != other {
+			t.Errorf("step %d: %d picks, together %d", step, one, other)
+		}
 	}
 }

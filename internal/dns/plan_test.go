@@ -17,7 +17,7 @@ func TestReservationsAreEven(t *testing.T) {
 	e, _ := a.zones.Load().find(queryFor(t, q.pack(t)))
 	p := e.v4
 	turn := p.state.of(p.Rotation, testService)
-	const reservers, each = 4, 3000
+	const reservers, each = 4, 10000
 	counts := make([]map[int]int, reservers)
 	var running sync.WaitGroup
 	for r := range reservers {
@@ -33,14 +33,22 @@ func TestReservationsAreEven(t *testing.T) {
 		})
 	}
 	told := uint32(0)
-	for range 200 {
+	reserved := make(chan struct{})
+	go func() {
+		defer close(reserved)
+		running.Wait()
+	}()
+	for over := false; !over; {
+		select {
+		case <-reserved:
+			over = true
+		default:
+		}
 		told += given(a)
 		if _, err := a.Explain("cluster.example.com", 1, testNow); err != nil {
 			t.Error(err)
 		}
 	}
-	running.Wait()
-	told += given(a)
 	sum, least, most := 0, reservers*each, 0
 	for node := range p.Nodes {
 		n := 0
@@ -78,6 +86,7 @@ func TestPlansGrowAndShrink(t *testing.T) {
 	if length := len(turn.plan.Load().picks); length > 4 {
 		t.Errorf("a plan of %d though each is closed after one answer", length)
 	}
+	turn.merge(1, 1) // so that nothing is left of a plan
 	if n := len(turn.reserve(e.v4, maxPlan+100)); n == 0 || n > maxPlan {
 		t.Errorf("%d picks for more than a plan has", n)
 	}
