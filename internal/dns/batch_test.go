@@ -242,6 +242,29 @@ func TestNamesAreLowered(t *testing.T) {
 	}
 }
 
+// TestLettersAreLoweredAlone: whatever stands beside them in the word that is lowered at once.
+func TestLettersAreLoweredAlone(t *testing.T) {
+	for pair := range 1 << 16 {
+		name := []byte{byte(pair >> 8), byte(pair), 'x'}
+		var lowered [loweredSize]byte
+		lowerName(&lowered, name)
+		if lowered[0] != lower(name[0]) || lowered[1] != lower(name[1]) || lowered[2] != 'x' {
+			t.Fatalf("%x becomes %x", name, lowered[:3])
+		}
+	}
+}
+
+// TestIndexComparesNames: a name whose hash is that of another one is not taken for it.
+func TestIndexComparesNames(t *testing.T) {
+	name := "\x01a\x00"
+	x := newNameIndex(map[string]*entry{name: {}})
+	var lowered [loweredSize]byte
+	hash := lowerName(&lowered, []byte(name))
+	if x.find(hash, []byte(name)) == nil || x.find(hash, []byte("\x01b\x00")) != nil || x.find(hash+1, []byte(name)) != nil {
+		t.Error("a name is found by another's hash, or not by its own")
+	}
+}
+
 // BenchmarkBatch is one answer of a full batch, without the sockets.
 func BenchmarkBatch(b *testing.B) {
 	for name, q := range map[string]asked{

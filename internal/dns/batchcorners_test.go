@@ -28,6 +28,9 @@ func TestBatchAnswersCornersAlike(t *testing.T) {
 	wide.All = wide.Addresses
 	v.Services = append(v.Services, wide)
 	v.Zones = append(v.Zones, Zone{Name: "broad.example.com", Service: "wide.example.com", Pools: []Pool{testPool("broad", false, 1)}})
+	faithful := testPool("faithful", false, 7)
+	faithful.Affinity = cluster.AffinityPrefix
+	v.Zones = append(v.Zones, Zone{Name: "faithful.example.com", Service: "ssip.example.com", Pools: []Pool{faithful}})
 	alone, b := twins(t, v, RateLimit{Off: true})
 	for _, name := range []string{"plain.example.org.", "missing.plain.example.org.", "ssip.example.com.", "elsewhere.example.", "bucket.cluster.example.com."} {
 		plain := asked{name: name, qtype: tA, rd: true}.pack(t)
@@ -46,7 +49,7 @@ func TestBatchAnswersCornersAlike(t *testing.T) {
 		}
 	}
 	for name, qtype := range map[string]dnsmessage.Type{"many.example.com.": tA, "cluster.example.com.": tA, "x.plain.example.org.": tA,
-		"wide.example.com.": tA, "broad.example.com.": tNS} {
+		"wide.example.com.": tA, "faithful.example.com.": tA, "broad.example.com.": tNS} {
 		message := asked{name: name, qtype: qtype, edns: true, options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}}.pack(t)
 		class := len(message) - 8 - 12 // the OPT record: root, type, and then this; the option is behind it
 		for size := 0; size < 1300; size += 3 {

@@ -92,6 +92,24 @@ func TestPlansGrowAndShrink(t *testing.T) {
 	}
 }
 
+// TestClosedPlansGiveNothing: who took hold of a plan before it was closed, and reserves after, gets nothing, since nobody would count it.
+func TestClosedPlansGiveNothing(t *testing.T) {
+	a := newTestAnswerer(t, testView(), AnswererOptions{})
+	e, _ := a.zones.Load().find(queryFor(t, asked{name: "cluster.example.com.", qtype: 1}.pack(t)))
+	turn := e.v4.state.of(cluster.RotationShared, testService)
+	for range 2 {
+		turn.reserve(e.v4, batchSize)
+	}
+	held := turn.plan.Load()
+	if n := len(held.take(e.v4, 1)); n != 1 {
+		t.Fatalf("an open plan gives %d", n)
+	}
+	turn.merge(1, 1)
+	if n := len(held.take(e.v4, 1)); n != 0 {
+		t.Errorf("a closed plan gives %d", n)
+	}
+}
+
 func queryFor(t *testing.T, message []byte) *query {
 	t.Helper()
 	var q query

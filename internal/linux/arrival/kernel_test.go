@@ -169,6 +169,24 @@ func TestFirstPackets(t *testing.T) {
 	}
 }
 
+// What is beyond the bound is left out, and the rest is heard.
+func TestTooManyAddresses(t *testing.T) {
+	node, client := pair(t)
+	addresses := []string{"10.0.0.102"}
+	for a := netip.MustParseAddr("10.9.0.1"); len(addresses) < arrival.MaxAddresses; a = a.Next() {
+		addresses = append(addresses, a.String())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	heard, ended := node.listen(ctx, append(addresses, "10.0.0.101")...)
+	if first := client.until(heard, "10.0.0.101", "10.0.0.102"); first.Address.String() != "10.0.0.102" {
+		t.Errorf("heard a packet to %v first", first.Address)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNoPackets(t *testing.T) {
 	node, _ := pair(t)
 	ctx, stop := context.WithCancel(t.Context())
