@@ -7,6 +7,7 @@ require (
 	github.com/holdfast/holdfast v0.0.0
 	github.com/miekg/dns v1.1.73
 	github.com/prometheus/client_golang v1.25.0
+	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.50.0
 )
 

@@ -4,13 +4,13 @@
 //
 // Every system runs in a lab of its own (`holdfast lab up`): where a node would run the agent it runs the other system's daemon.
 // Only one lab is up at a time, and the systems take turns round by round, so that a slow minute of the machine meets all of
-// them. A run counts only if the client's packets were seen to go to other nodes afterwards; one that did not get there is kept
+// them; of those whose gaps are seconds several may be up beside each other, after the others. A run counts only if the client's packets were seen to go to other nodes afterwards; one that did not get there is kept
 // with its reason, and so is a system that cannot run here.
 //
 // It judges nothing: there are no bounds in it. Nothing of it is left on the machine; what a daemon would keep under /etc, /run
 // or /var is in private mounts over files of the lab.
 //
-//	rivals measure -holdfast FILE [-rounds N] [-repeats N] [-systems a,b] [-faults a,b] > report.json
+//	rivals measure -holdfast FILE [-rounds N] [-repeats N] [-beside N] [-systems a,b] [-faults a,b] > report.json
 //	rivals page < report.json       the section for docs/benchmarks.md
 //	rivals plot < report.json       the picture, as SVG
 package main

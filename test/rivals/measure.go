@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,8 +30,10 @@ type measurement struct {
 	probe          time.Duration
 	rounds         int
 	repeats        int // of each fault in each round, but for slow systems
+	beside         int // labs of slow systems that are up at once
 	faults         []fault
 	systems        []system
+	entering       sync.Mutex // held while the report is changed
 	report         report
 }
 
@@ -40,6 +44,7 @@ func measureCommand(arguments []string) error {
 	flags.DurationVar(&m.probe, "probe", 2*time.Millisecond, "between two probes of one address")
 	flags.IntVar(&m.rounds, "rounds", 1, "how often each system has its turn, 1 to 1000")
 	flags.IntVar(&m.repeats, "repeats", 1, "how often each fault is done in a turn, 1 to 1000; once to a slow system")
+	flags.IntVar(&m.beside, "beside", 1, "how many labs of slow systems are up at once, 1 to 8; they have their turns after the others")
 	names := flags.String("systems", "", "which systems, by their names with commas between (all)")
 	faultNames := flags.String("faults", "", "which faults (all)")
 	if err := flags.Parse(arguments); err != nil {
@@ -47,6 +52,9 @@ func measureCommand(arguments []string) error {
 	}
 	if m.rounds < 1 || m.rounds > 1000 || m.repeats < 1 || m.repeats > 1000 {
 		return errors.New("rounds and repeats are 1 to 1000")
+	}
+	if m.beside < 1 || m.beside > 8 {
+		return errors.New("1 to 8 labs can be up beside each other")
 	}
 	var err error
 	if m.holdfast, err = filepath.Abs(m.holdfast); err != nil {
@@ -71,30 +79,50 @@ func measureCommand(arguments []string) error {
 	return encoder.Encode(m.report)
 }
 
-// all gives every system its turn in every round. Each round begins with another system.
+// all gives every system its turn in every round: first the quick ones, one lab at a time, each round begun by another system; then the
+// slow ones, whose seconds are not disturbed by a few labs that mostly wait.
 func (m *measurement) all(ctx context.Context) error {
-	m.report.Rounds, m.report.ProbeMS = m.rounds, int(m.probe.Milliseconds())
-	for _, s := range m.systems {
+	m.report.Rounds, m.report.ProbeMS, m.report.Beside = m.rounds, int(m.probe.Milliseconds()), m.beside
+	var quick, slow []int
+	for at, s := range m.systems {
 		a := s.about()
 		one := systemReport{Name: a.name, Settings: a.settings, Absent: a.absent(), Cases: []caseReport{}}
+		switch {
+		case one.Absent != "":
+		case a.slow:
+			slow = append(slow, at)
+		default:
+			quick = append(quick, at)
+		}
 		if one.Absent == "" {
 			one.Version = firstLine(ctx, a.version)
 		}
 		m.report.Systems = append(m.report.Systems, one)
 	}
+	return errors.Join(m.inTurn(ctx, quick, 1), m.inTurn(ctx, slow, m.beside))
+}
+
+// inTurn gives systems their turns, with at most so many labs at once.
+func (m *measurement) inTurn(ctx context.Context, systems []int, labs int) error {
+	turns, ctx := errgroup.WithContext(ctx)
+	turns.SetLimit(labs)
 	for round := range m.rounds {
-		for i := range m.systems {
-			at := (i + round) % len(m.systems)
-			if m.report.Systems[at].Absent != "" {
-				continue
-			}
-			say("round %d of %d: %s", round+1, m.rounds, m.report.Systems[at].Name)
-			if err := m.turn(ctx, m.systems[at], &m.report.Systems[at]); err != nil {
-				return err
-			}
+		for i := range systems {
+			at := systems[(i+round)%len(systems)]
+			turns.Go(func() error {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				s, into := m.systems[at], &m.report.Systems[at]
+				if m.absent(into) {
+					return nil
+				}
+				say("round %d of %d: %s", round+1, m.rounds, into.Name)
+				return m.turn(ctx, s, into)
+			})
 		}
 	}
-	return nil
+	return turns.Wait()
 }
 
 // turn does every fault to one system. A run that fails ends the lab; the next fault has a new one. Only being interrupted is
@@ -122,27 +150,41 @@ func (m *measurement) turn(ctx context.Context, s system, into *systemReport) (e
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case err != nil:
-				say("  %s: %v", f.name, err)
-				into.failed(f.name, err)
+				say("  %s, %s: %v", into.Name, f.name, err)
+				m.enter(func() { into.failed(f.name, err) })
 				now.close(ctx)
 				now = nil
 			default:
-				say("  %s: %.0f ms", f.name, o.gapMS)
-				into.add(f.name, o)
+				say("  %s, %s: %.0f ms", into.Name, f.name, o.gapMS)
+				m.enter(func() { into.add(f.name, o) })
 			}
 		}
 	}
 	return nil
 }
 
+// enter changes the report. Labs that are up beside each other may be of one system.
+func (m *measurement) enter(change func()) {
+	m.entering.Lock()
+	defer m.entering.Unlock()
+	change()
+}
+
+func (m *measurement) absent(of *systemReport) (absent bool) {
+	m.enter(func() { absent = of.Absent != "" })
+	return absent
+}
+
 // didNotComeUp notes that a system did not run. If it never did, it is absent, and is not tried again.
 func (m *measurement) didNotComeUp(into *systemReport, why error) {
-	say("  it does not come up: %v", why)
-	if len(into.Cases) == 0 {
-		into.Absent = "it does not come up here: " + why.Error()
-		return
-	}
-	into.Troubles = append(into.Troubles, why.Error())
+	say("  %s does not come up: %v", into.Name, why)
+	m.enter(func() {
+		if len(into.Cases) == 0 {
+			into.Absent = "it does not come up here: " + why.Error()
+			return
+		}
+		into.Troubles = append(into.Troubles, why.Error())
+	})
 }
 
 // say tells whoever waits how far it is.

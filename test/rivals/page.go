@@ -12,7 +12,7 @@ const picture = "images/failover-gaps.svg"
 // page writes the section of docs/benchmarks.md: how it is measured, the picture, the tables, and what could not be measured.
 func page(r report) string {
 	var out strings.Builder
-	out.WriteString(howMeasured(r.ProbeMS))
+	out.WriteString(howMeasured(r.ProbeMS, r.Beside))
 	fmt.Fprintf(&out, "\n%s, %s; began %s; rounds: %d.\n", r.Machine, r.Kernel, r.Began.Format("2006-01-02 15:04 MST"), r.Rounds)
 	fmt.Fprintf(&out, "\n![Gaps for each fault and system, on a logarithmic scale](%s)\n", picture)
 	out.WriteString("\n| system | settings | version |\n|---|---|---|\n")
@@ -26,10 +26,10 @@ func page(r report) string {
 }
 
 // howMeasured is what a reader must know of the numbers.
-func howMeasured(probeMS int) string {
+func howMeasured(probeMS, beside int) string {
 	return fmt.Sprintf(`Every system runs in the same lab: four nodes, twelve addresses, three of them on each node, one client, one switch, all in network
-namespaces of this machine. Where a node would run the agent it runs keepalived or ctdbd. Only one lab is up at a time; the
-systems take turns in each round, and to those with slow settings each fault is done once in a turn. The client sends an echo
+namespaces of this machine. Where a node would run the agent it runs keepalived or ctdbd. The systems take turns in each round,
+one lab at a time; those whose gaps are seconds have each fault done once in a turn, after the others, with %d labs at once. The client sends an echo
 request to each address every %d ms. The gap is the longest time for which any address did not answer, from before the fault
 until the addresses had moved and a second more. A run counts only if the client's packets for every address were seen to go to
 nodes other than the victim afterwards, by the MAC address.
@@ -44,8 +44,8 @@ An idle client has a TCP connection to the victim and sends nothing. It is timed
 tells it that the connection is gone, and given up %.0f s after the failover. keepalived knows of no connections; ctdb is
 told of this one by `+"`ctdb addtickle`"+`, as its event scripts for NFS do.
 
-    RIVALROUNDS=20 RIVALREPEATS=5 make bench
-`, probeMS, idlePatience.Seconds())
+    RIVALROUNDS=20 RIVALREPEATS=5 RIVALBESIDE=5 make bench
+`, beside, probeMS, idlePatience.Seconds())
 }
 
 func gapTable(r report) string {

@@ -13,6 +13,7 @@ type report struct {
 	Kernel  string         `json:"kernel"`
 	Rounds  int            `json:"rounds"`
 	ProbeMS int            `json:"probe_ms"` // between two probes of one address: the resolution of every gap
+	Beside  int            `json:"beside"`   // labs of slow systems that were up at once
 	Systems []systemReport `json:"systems"`
 }
 

@@ -36,7 +36,7 @@ func golden(t *testing.T, name, got string) {
 // sample has something of everything: many runs and one, none, an idle client that notices and one that does not, a system
 // that is absent, and runs that failed.
 func sample() report {
-	r := report{Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Machine: "a machine, 2 processors", Kernel: "Linux 6", Rounds: 3, ProbeMS: 5, Systems: []systemReport{
+	r := report{Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Machine: "a machine, 2 processors", Kernel: "Linux 6", Rounds: 3, Beside: 5, ProbeMS: 5, Systems: []systemReport{
 		{Name: "holdfast 10 ms", Settings: "fast", Version: "1"}, {Name: "keepalived 1 s", Settings: "its defaults", Version: "2"},
 		{Name: "ctdb", Settings: "its defaults", Absent: "ctdbd is not installed (Debian package ctdb)"},
 	}}

@@ -56,7 +56,7 @@ type about struct {
 	version        []string // a command that prints the version
 	processes      []string // its processes, for endProcesses
 	period         time.Duration
-	slow           bool // once each round is enough
+	slow           bool // its gaps are seconds: once each round is enough, and a few labs of it do not disturb each other
 }
 
 // systems are all that are measured.
