@@ -23,20 +23,25 @@ func (l *lab) holdings(node string) ([]holding, error) {
 	return list.Addresses, err
 }
 
-// holders is the same as address -> node, of one kind; an address that nobody holds has "".
-func (l *lab) holders(node, kind string) (map[string]string, error) {
+// holders is the same as address -> node, for each kind; an address that nobody holds has "". They are read at once, for the nodes are
+// asked all the time.
+func (l *lab) holders(node string) (pool, service map[string]string, err error) {
 	list, err := l.holdings(node)
-	holders := map[string]string{}
+	pool, service = map[string]string{}, map[string]string{}
 	for _, h := range list {
-		if h.Kind != kind {
+		switch h.Kind {
+		case "dynamic":
+			pool[h.Address] = h.Node
+		case "service":
+			service[h.Address] = h.Node
+		default:
 			continue
 		}
-		holders[h.Address] = h.Node
 		if h.State != "held" {
 			err = errors.Join(err, fmt.Errorf("%s is %s, not held", h.Address, h.State))
 		}
 	}
-	return holders, err
+	return pool, service, err
 }
 
 // kernel lists the moving addresses that a node's kernel has, on any interface: those that are host prefixes.
@@ -81,11 +86,7 @@ func counts(holders map[string]string, nodes []string) map[string]int {
 // agreed returns who holds every address, if all of nodes say the same and their kernels have exactly that.
 func (l *lab) agreed(nodes []string) (pool, service map[string]string, err error) {
 	for i, node := range nodes {
-		p, err := l.holders(node, "dynamic")
-		if err != nil {
-			return nil, nil, err
-		}
-		s, err := l.holders(node, "service")
+		p, s, err := l.holders(node)
 		if err != nil {
 			return nil, nil, err
 		}
