@@ -14,7 +14,7 @@ import (
 
 // TestResolvers configures each resolver with exactly what the product prints for it and asks through it for zones with one
 // and with three service addresses, IPv4, IPv6 and both, by delegation and by forwarding. It logs the rows of the table in
-// docs/dns.md.
+// docs/dns.md. The resolvers are asked beside each other, each in a network of its own: nearly all of the time somebody waits.
 func TestResolvers(t *testing.T) {
 	for _, f := range fronts {
 		t.Run(f.name, func(t *testing.T) {
@@ -25,6 +25,7 @@ func TestResolvers(t *testing.T) {
 			if _, err := exec.LookPath("named"); f.site && err != nil {
 				t.Skip("named, which has the zone above, is not installed (Debian package bind9)")
 			}
+			t.Parallel()
 			inNamespace(t, steeredLink, func(t *testing.T) {
 				zones := allSteered()
 				h := startHolders(t, zones)

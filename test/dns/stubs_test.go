@@ -42,6 +42,7 @@ func TestStubResolvers(t *testing.T) {
 					t.Skipf("%s is not installed (Debian package %s)", needed.program, needed.debian)
 				}
 			}
+			t.Parallel() // in a network of its own
 			s := stub{t, filepath.Join(t.TempDir(), "stub")}
 			words := slices.Concat(l.compiler[1:], []string{"-Wall", "-Wextra", "-Werror", "-pthread", "-o", s.program, "testdata/stub.c"})
 			if out, err := exec.CommandContext(t.Context(), l.compiler[0], words...).CombinedOutput(); err != nil {
