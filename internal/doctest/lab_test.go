@@ -60,7 +60,8 @@ func startLab(t *testing.T) runningLab {
 		}
 	}
 	l := runningLab{t, filepath.Join(t.TempDir(), "holdfast"), filepath.Join(t.TempDir(), "lab")}
-	build := exec.CommandContext(inTime(t, 10*time.Minute), "go", "build", "-o", l.binary, "./cmd/holdfast")
+	// As make build does it, which has compiled it then.
+	build := exec.CommandContext(inTime(t, 10*time.Minute), "go", "build", "-trimpath", "-o", l.binary, "./cmd/holdfast")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the binary: %v\n%s", err, out)

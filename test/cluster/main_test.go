@@ -40,7 +40,7 @@ func runAll(m *testing.M) int {
 	defer os.RemoveAll(directory)
 	if skipReason = whyNoLab(); skipReason == "" {
 		holdfast = filepath.Join(directory, "holdfast")
-		build := exec.Command("go", "build", "-o", holdfast, "./cmd/holdfast")
+		build := exec.Command("go", "build", "-trimpath", "-o", holdfast, "./cmd/holdfast") // as make build does it, which has compiled it then
 		build.Dir = "../.."
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
