@@ -249,7 +249,26 @@ func (h *holders) move(moved []netip.Addr, to int) {
 
 // vanish takes addresses off the link: what is sent to them is lost without a word. appear puts them on it.
 func (h *holders) vanish(addresses []netip.Addr) { h.change("delete", addresses) }
-func (h *holders) appear(addresses []netip.Addr) { h.change("add", addresses) }
+func (h *holders) appear(addresses []netip.Addr) {
+	h.change("add", addresses)
+	h.routed(addresses)
+}
+
+// routed waits until what is sent to addresses comes here: the kernel makes the routes of IPv6 addresses a moment after the addresses.
+func (h *holders) routed(addresses []netip.Addr) {
+	for began := time.Now(); ; <-time.After(time.Millisecond) {
+		out, err := exec.CommandContext(h.t.Context(), "ip", "-6", "route", "show", "table", "local").CombinedOutput()
+		words := strings.Fields(string(out))
+		missing := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return a.Is4() || slices.Contains(words, a.String()) })
+		if err == nil && len(missing) == 0 {
+			return
+		}
+		if time.Since(began) > 30*time.Second {
+			h.t.Errorf("without a route: %v: %v: %s", missing, err, out)
+			return
+		}
+	}
+}
 
 func (h *holders) change(what string, addresses []netip.Addr) {
 	var batch strings.Builder
