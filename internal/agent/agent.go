@@ -129,6 +129,7 @@ type Agent struct {
 	releases   releases   // what others let go of in favour of this node
 	readyWords readyWords // what others could take from this node
 	networks   networkFaults
+	haste      *haste
 	wg         sync.WaitGroup
 	beating    chan error // why the heartbeats ended
 
@@ -156,6 +157,7 @@ type edges struct {
 	releases    releaser                                                     // and of addresses that they may take
 	declared    declaredAsker                                                // and of what an operator declared
 	site        siteAsker                                                    // the site's DNS servers
+	hurry       func() (back func() error, err error)                        // runs this process in real time; nil: it cannot
 }
 
 // arrivalListener is arrival.Listener.
@@ -322,7 +324,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	}
 	return edges{
 		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, inside: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
-		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, arrivals: &arrival.Listener{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite,
+		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, arrivals: &arrival.Listener{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite, hurry: hurryThreads,
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

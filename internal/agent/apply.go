@@ -90,6 +90,13 @@ func (a *applier) Last() applied {
 	return a.last
 }
 
+// AtRest reports whether the last wish was carried out, and the clients of what left were seen to.
+func (a *applier) AtRest() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last.generation == a.wanted.generation
+}
+
 // When what could not be taken is tried again. A right that is missing is back soon, or the next wish is without what moves: an agent that
 // was late for its own deadline by a moment must not be without its addresses for much longer.
 const (

@@ -42,6 +42,8 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.tenancy = newTenancy(a.self.LNN, newLife(), timingOf(config.Settings), a.now)
 	a.tenancy.wire, a.tenancy.log, a.tenancy.silence, a.tenancy.changed = e.wire, a.log, a.silence, a.loop.note
 	a.tenancy.found, a.tenancy.draw = a.foundOver, a.draw
+	a.haste = newHaste(e.hurry, a.now, a.log, a.registry)
+	a.tenancy.hurry = a.haste.begin
 	a.tenancy.idle = a.from != nil
 	a.tenancy.Configure(config)
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
@@ -436,7 +438,9 @@ func (a *Agent) leave() {
 	defer a.noteOutage()
 	deadline := time.Now().Add(leaveLimit)
 	for time.Now().Before(deadline) && a.ctx.Err() == nil {
-		if v := a.view.Load(); v == nil || !v.holdsMoving() || !v.othersFitBut(a.self.LNN) {
+		v := a.view.Load()
+		over := v == nil || !v.holdsMoving() || !v.othersFitBut(a.self.LNN)
+		if over && a.applier.AtRest() && a.clients.pushing.Load() == 0 { // clients that came late are to be woken: nobody else knows of them
 			return
 		}
 		wait(a.ctx, 10*time.Millisecond)

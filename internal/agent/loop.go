@@ -242,6 +242,9 @@ func (l *loop) evaluate(ctx context.Context) {
 	l.tenancy.Publish(l.ownReport())
 	l.answers.SetView(w, now)
 	l.publish(seen, standing, incarnation, last, now)
+	if len(l.toldReady)+len(w.Unready) == 0 && l.applier.AtRest() {
+		l.haste.enough()
+	}
 }
 
 // world is everything that the decisions may look at.

@@ -31,7 +31,7 @@ func (r *readyWords) pass(to steering.Readiness) {
 // awaitReady puts into the world which moves away from this node wait for their targets, and looks again when that ends.
 func (l *loop) awaitReady(w *steering.World, now time.Time) {
 	l.readyWords.pass(l.readiness)
-	if left := l.readiness.Bind(w, now); left > 0 {
+	if left := l.readiness.Bind(w, now, l.changing); left > 0 {
 		l.wakeIn(left)
 	}
 }
@@ -54,6 +54,9 @@ func (l *loop) tellReady(w *steering.World, incarnation tenure.Incarnation, mayH
 				Address: addr.String(), Incarnation: &holdfastv1.Incarnation{Start: uint64(move.Owner.Incarnation)}, Interface: move.Owner.Interface, Epoch: move.Epoch,
 			})
 		}
+	}
+	if len(requests) > 0 {
+		l.haste.begin() // they let go in a moment
 	}
 	for lnn, request := range requests {
 		l.sendReady(lnn, request)
@@ -92,6 +95,7 @@ func (s peerService) Ready(ctx context.Context, r *holdfastv1.ReadyRequest) (*ho
 
 // takeReady notes what a node says that it could take.
 func (a *Agent) takeReady(from int, r *holdfastv1.ReadyRequest) error {
+	a.haste.begin()
 	return takeWords(a, r.Addresses, func(addr netip.Addr, ready *holdfastv1.ReadyAddress) {
 		owner := tenure.Claim{LNN: a.self.LNN, Interface: ready.Interface, Incarnation: tenure.Incarnation(ready.Incarnation.GetStart())}
 		a.readyWords.add(addr, readyWord{from, steering.Release{Owner: owner, Epoch: ready.Epoch}})

@@ -70,6 +70,9 @@ func (a *Agent) handed(w wish, released []netip.Addr) (told <-chan struct{}) {
 			request.Addresses = append(request.Addresses, &holdfastv1.ReleasedAddress{Address: addr.String(), Interface: st.Owner.Interface, Epoch: st.Epoch})
 		}
 	}
+	if len(requests) > 0 {
+		a.haste.begin() // nobody has them
+	}
 	var under sync.WaitGroup
 	for lnn, request := range requests {
 		under.Add(1)
@@ -115,6 +118,7 @@ func (s peerService) Released(ctx context.Context, r *holdfastv1.ReleasedRequest
 
 // takeReleases notes what a node says that it has let go of.
 func (a *Agent) takeReleases(from int, r *holdfastv1.ReleasedRequest) error {
+	a.haste.begin()
 	return takeWords(a, r.Addresses, func(addr netip.Addr, released *holdfastv1.ReleasedAddress) {
 		owner := tenure.Claim{LNN: from, Interface: released.Interface, Incarnation: tenure.Incarnation(r.Incarnation.GetStart())}
 		a.releases.add(addr, steering.Release{Owner: owner, Epoch: released.Epoch})

@@ -50,6 +50,7 @@ type tenancy struct {
 	silence  func(reason string)  // takes every moving address off; runs on a goroutine of its own
 	changed  func()               // the standing, or what is known of others, changed; must not block
 	found    func(tenure.Finding) // incarnations of another node are over; must not block
+	hurry    func()               // some were just found over: what they held is with nobody; must not block
 	draw     func(ctx context.Context) (tenure.Incarnation, error)
 	handOver func(deadline int64) // tells the guard, without blocking; nil: there is none
 
@@ -251,6 +252,9 @@ func (t *tenancy) step(event tenure.Event, now time.Time) {
 		}
 	}
 	news := len(t.box.Findings) > 0
+	if news && t.hurry != nil {
+		t.hurry()
+	}
 	t.box.Findings = t.box.Findings[:0]
 	switch {
 	case !t.standing.Lapsed:

@@ -39,7 +39,8 @@ type clients struct {
 	tracker *address.Tracker
 	tickler *address.Tickler
 	wake    chan struct{}
-	seldom  atomic.Bool // there was nothing to follow at the last look
+	seldom  atomic.Bool  // there was nothing to follow at the last look
+	pushing atomic.Int64 // messages that are under way
 
 	mu          sync.Mutex
 	incarnation tenure.Incarnation // of the streams
@@ -212,7 +213,9 @@ func (c *clients) push(ctx context.Context, lnn int, s *stream, wanted map[addre
 		return
 	}
 	request := connectionsRequest(c.incarnation, push)
+	c.pushing.Add(1)
 	c.wg.Go(func() {
+		defer c.pushing.Add(-1)
 		try, cancel := context.WithTimeout(ctx, pushTimeout)
 		defer cancel()
 		lost, err := c.edges.pushes.Connections(try, lnn, request)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/cluster"
+	"github.com/holdfast/holdfast/internal/steering"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
@@ -27,6 +28,7 @@ const (
 	BreakRefused  Break = "refused"  // what was refused for want of the right is tried again after a second, and what somebody else took off meanwhile not at all
 	BreakSilent   Break = "silent"   // another incarnation begins before what the last one held has been taken off
 	BreakUnderWay Break = "underway" // a former next acknowledges while it may be putting the service address on
+	BreakBack     Break = "back"     // an owner that is writing that it has let go of an address takes it back meanwhile
 	BreakRetired  Break = "retired"  // a retired address that nobody owns leaves the record before its former next has acknowledged
 )
 
@@ -40,9 +42,23 @@ const (
 func Breaks() []Break {
 	return []Break{
 		BreakLease, BreakWish, BreakFormer, BreakGiven, BreakRelease, BreakRenewal, BreakGuard, BreakWithheld, BreakRefused, BreakRetired,
-		BreakSilent, BreakUnderWay,
+		BreakSilent, BreakUnderWay, BreakBack,
 		BreakStill, BreakTarget,
 	}
+}
+
+// takeBack has every address stay that is asked away from a node while its record changes, whether it is still there or not.
+func (p *process) takeBack(w *steering.World) {
+	w.Concerning(func(id cluster.PoolID, a netip.Addr, st tenure.Statement) bool {
+		asked := st.Owner.LNN == p.lnn && st.State() == tenure.Moving && !st.Fixed && st.To.LNN != p.lnn
+		if asked && (id != cluster.PoolID{}) && p.changing(id, steering.ServiceKey{}) {
+			if w.Unready == nil {
+				w.Unready = map[netip.Addr]bool{}
+			}
+			w.Unready[a] = true
+		}
+		return true
+	})
 }
 
 // refusedAgain is when what was refused for want of the right is tried again.

@@ -67,8 +67,11 @@ func (p *process) tellProcess(to int, until time.Duration, hear func(other *proc
 
 // awaitReady puts into the world which moves away from this node wait for their targets, and looks again when that ends.
 func (p *process) awaitReady(w *steering.World, now time.Time) {
-	if left := p.readiness.Bind(w, now); left > 0 {
+	if left := p.readiness.Bind(w, now, p.changing); left > 0 {
 		p.wakeIn(left)
+	}
+	if p.s.broken == BreakBack {
+		p.takeBack(w)
 	}
 	if !maps.Equal(w.Unready, p.unready) {
 		p.changed(ofPromises)

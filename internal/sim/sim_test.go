@@ -174,6 +174,8 @@ var keptFor = map[string]struct {
 	// An agent that is late for its own deadline by a moment is silenced by the guard without having lapsed: what is refused meanwhile
 	// must not wait.
 	"silenced-by-the-guard-and-not-lapsed": {BreakRefused, "nobody holds"},
+	// A move waits while its record changes, so that its target can be told; but the change may be the owner's word that it has let go.
+	"an-owner-whose-move-waits-for-its-own-word": {BreakBack, "holds it and has the right to"},
 	// An address that the configuration lacks for a moment must not forget who may still act as its next.
 	"a-retired-address-forgets-its-former-next": {BreakRetired, "both hold"},
 	// The thread that takes everything off when the right ends may be late: another right must not begin before.

@@ -20,6 +20,7 @@ const ReadyLimit = 3 * time.Second
 type Readiness struct {
 	heard map[netip.Addr]readyWord // what came last of each address
 	since map[awaited]time.Time
+	free  map[awaited]bool // those that have once not waited any more
 }
 
 // readyWord is one node's word that it could take an address that moves under one statement.
@@ -36,7 +37,7 @@ type awaited struct {
 
 // NewReadiness knows nothing.
 func NewReadiness() Readiness {
-	return Readiness{heard: map[netip.Addr]readyWord{}, since: map[awaited]time.Time{}}
+	return Readiness{heard: map[netip.Addr]readyWord{}, since: map[awaited]time.Time{}, free: map[awaited]bool{}}
 }
 
 // Hear notes the word of a node. The caller bounds the addresses to those of the cluster.
@@ -44,12 +45,17 @@ func (r Readiness) Hear(from int, address netip.Addr, move Release) {
 	r.heard[address] = readyWord{from, move}
 }
 
-// Bind puts into a world which moves away from this node wait for their targets, and says in what time the first stops waiting; zero if
-// none waits. Words about addresses that this node does not own, and moves that do not wait any more, are forgotten.
-func (r Readiness) Bind(w *World, now time.Time) (left time.Duration) {
+// Bind puts into a world which moves away from this node wait, and says in what time the first stops waiting for its target; zero if
+// none does. Words about addresses that this node does not own, and moves that do not wait any more, are forgotten.
+//
+// A move also waits while this node has a change of the same record under way, of which pending tells: its target could not be told that it
+// has the address ([Handing]), and nobody would have it until the store has said so. The change ends when the store has taken it, or after
+// the time that a write may take. A move that has once not waited does not wait for that any more: the change may be the one by which this
+// node lets go of the address, which must not come back meanwhile.
+func (r Readiness) Bind(w *World, now time.Time, pending func(cluster.PoolID, ServiceKey) bool) (left time.Duration) {
 	w.Unready = nil
 	owned, awaiting := map[netip.Addr]bool{}, map[awaited]bool{}
-	w.Concerning(func(_ cluster.PoolID, address netip.Addr, st tenure.Statement) bool {
+	w.Concerning(func(id cluster.PoolID, address netip.Addr, st tenure.Statement) bool {
 		if st.Owner.LNN != w.Self {
 			return true
 		}
@@ -61,20 +67,37 @@ func (r Readiness) Bind(w *World, now time.Time) (left time.Duration) {
 		}
 		wait := awaited{address, Release{Owner: st.Owner, Epoch: st.Epoch}}
 		awaiting[wait] = true
-		if rest := r.waits(wait, st.To.LNN, now); rest > 0 {
+		rest := r.waits(wait, st.To.LNN, now)
+		if rest > 0 && (left == 0 || rest < left) {
+			left = rest
+		}
+		if rest <= 0 && !r.free[wait] {
+			r.free[wait] = !pending(w.recordOf(id, address))
+		}
+		if rest > 0 || !r.free[wait] {
 			if w.Unready == nil {
 				w.Unready = map[netip.Addr]bool{}
 			}
 			w.Unready[address] = true
-			if left == 0 || rest < left {
-				left = rest
-			}
 		}
 		return true
 	})
 	maps.DeleteFunc(r.heard, func(address netip.Addr, _ readyWord) bool { return !owned[address] })
 	maps.DeleteFunc(r.since, func(wait awaited, _ time.Time) bool { return !awaiting[wait] })
+	maps.DeleteFunc(r.free, func(wait awaited, _ bool) bool { return !awaiting[wait] })
 	return left
+}
+
+// recordOf names the record of an address as Concerning has it: the pool, or where that is zero the service address.
+func (w *World) recordOf(id cluster.PoolID, address netip.Addr) (cluster.PoolID, ServiceKey) {
+	if (id == cluster.PoolID{}) {
+		for key := range w.Services {
+			if key.Address == address {
+				return id, key
+			}
+		}
+	}
+	return id, ServiceKey{}
 }
 
 // waits is for how much longer a move waits for its target.

@@ -66,13 +66,13 @@ func TestAnOwnerKeepsAnAddressUntilItsTargetIsReady(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w, address, id := movingWorld(t, 1, c.change)
 			readiness := NewReadiness()
-			if left := readiness.Bind(w, now); holds(w, address) != (left > 0) {
+			if left := readiness.Bind(w, now, unchanged); holds(w, address) != (left > 0) {
 				t.Fatalf("at first it is held: %v, and waited for for %v", holds(w, address), left)
 			}
 			if c.hear != nil {
 				c.hear(readiness, address, move(w, address, id))
 			}
-			readiness.Bind(w, now.Add(c.later))
+			readiness.Bind(w, now.Add(c.later), unchanged)
 			if got := holds(w, address); got != c.keeps {
 				t.Errorf("it keeps the address: %v", got)
 			}
@@ -84,26 +84,77 @@ func TestAnOwnerKeepsAnAddressUntilItsTargetIsReady(t *testing.T) {
 	}
 }
 
+// unchanged says that no change of a record is under way.
+func unchanged(cluster.PoolID, ServiceKey) bool { return false }
+
+// While a change of the same record is under way, whom an address goes to cannot be told that it has it: it stays, however ready that one is.
+// A change of another record does not keep it.
+func TestAnOwnerKeepsAnAddressWhileItsRecordChanges(t *testing.T) {
+	now := time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
+	service := netip.MustParseAddr("10.9.0.1")
+	for _, c := range []struct {
+		name    string
+		service bool
+		pending func(pool cluster.PoolID, key ServiceKey) bool
+		keeps   bool
+	}{
+		{name: "nothing changes", pending: unchanged},
+		{name: "the pool's record changes", pending: func(pool cluster.PoolID, key ServiceKey) bool { return key == ServiceKey{} }, keeps: true},
+		{name: "a service address's record changes", pending: func(_ cluster.PoolID, key ServiceKey) bool { return key != ServiceKey{} }},
+		{name: "its own record changes, and it is a service address", service: true, pending: func(_ cluster.PoolID, key ServiceKey) bool { return key.Address == service }, keeps: true},
+		{name: "another record changes, and it is a service address", service: true, pending: func(_ cluster.PoolID, key ServiceKey) bool { return key.Address != service }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, address, id := movingWorld(t, 1, nil)
+			st := w.Pools[id][address]
+			if c.service {
+				w.Pools, w.Services = nil, map[ServiceKey]tenure.Statement{{Subnet: id.SubnetID(), Address: service}: st}
+				address = service
+			}
+			readiness := NewReadiness()
+			readiness.Hear(2, address, Release{Owner: st.Owner, Epoch: st.Epoch})
+			if left := readiness.Bind(w, now, c.pending); left != 0 {
+				t.Errorf("it waits for its target for %v", left)
+			}
+			if w.Unready[address] != c.keeps {
+				t.Errorf("it keeps the address: %v", w.Unready[address])
+			}
+			if told := len(Handing(w, w.Nodes[1].Incarnation, c.pending)) > 0; told == c.keeps {
+				t.Errorf("the target is told that it has let go: %v", told)
+			}
+			readiness.Bind(w, now, unchanged)
+			if w.Unready[address] {
+				t.Error("it keeps the address although nothing changes any more")
+			}
+			// What changes from here on may be that it lets go of the address: that must not come back.
+			readiness.Bind(w, now, func(cluster.PoolID, ServiceKey) bool { return true })
+			if w.Unready[address] {
+				t.Error("it takes an address back of which it may be writing that it has let go")
+			}
+		})
+	}
+}
+
 // A move that replaces another waits anew, and nothing is remembered of what the records have gone beyond.
 func TestReadinessForgets(t *testing.T) {
 	now := time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
 	w, address, id := movingWorld(t, 1, nil)
 	readiness := NewReadiness()
-	readiness.Bind(w, now)
+	readiness.Bind(w, now, unchanged)
 	st := w.Pools[id][address]
 	readiness.Hear(2, address, Release{Owner: st.Owner, Epoch: st.Epoch})
 	st.Epoch++
 	w.Pools[id][address] = st
-	if readiness.Bind(w, now.Add(ReadyLimit)) != ReadyLimit || !w.Unready[address] {
+	if readiness.Bind(w, now.Add(ReadyLimit), unchanged) != ReadyLimit || !w.Unready[address] {
 		t.Error("the word for one move counted for the next")
 	}
 	st.Owner, st.To = st.To, tenure.Claim{}
 	w.Pools[id][address] = st
 	st.Epoch++
 	w.Pools[id][address] = st
-	readiness.Bind(w, now)
-	if len(readiness.heard)+len(readiness.since) > 0 {
-		t.Errorf("it remembers %v, %v", readiness.heard, readiness.since)
+	readiness.Bind(w, now, unchanged)
+	if len(readiness.heard)+len(readiness.since)+len(readiness.free) > 0 {
+		t.Errorf("it remembers %v, %v, %v", readiness.heard, readiness.since, readiness.free)
 	}
 }
 

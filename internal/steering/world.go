@@ -75,7 +75,7 @@ type World struct {
 	Idle       map[netip.Addr]bool    // addresses that are known to have no connection
 	Released   map[netip.Addr]Release // addresses that are moving to this node and that their owners say they have let go of
 	Given      map[netip.Addr]Release // of which this node, as the owner, has told whom they move to that it has let go
-	Unready    map[netip.Addr]bool    // addresses that are asked away from this node, to nodes that have not said yet that they could take them
+	Unready    map[netip.Addr]bool    // addresses that are asked away from this node, and stay until whom they go to could take them and be told so
 	Renounced  map[netip.Addr]bool    // addresses of which this node, as their former next, is about to acknowledge that it will not take them
 	Settling   bool                   // the cluster is starting and not all of its nodes have been heard: unowned pool addresses wait
 

@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 		do = func() error { return RunInRealTime(1) }
 	case "nice":
 		do = func() error { return Renice(3) }
+	case "hurry":
+		os.Exit(inHurry())
 	}
 	os.Exit(toAll(do))
 }
@@ -62,9 +64,10 @@ func toAll(do func() error) int {
 	return 0
 }
 
-// TestEveryThread: what is asked for is done to all threads that there are.
+// TestEveryThread: what is asked for is done to all threads that there are; a hurry only to those that are not in real time already, for as
+// long as it lasts, and not to what is started meanwhile.
 func TestEveryThread(t *testing.T) {
-	for _, what := range []string{"real time", "nice"} {
+	for _, what := range []string{"real time", "nice", "hurry"} {
 		t.Run(what, func(t *testing.T) {
 			command := exec.Command("/proc/self/exe")
 			command.Env = append(os.Environ(), asked+"="+what)

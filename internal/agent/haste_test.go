@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// hurries is a haste whose hurries are noted.
+type hurries struct {
+	*haste
+	asked   int
+	refused error
+	since   time.Time // the present one; zero: there is none
+	took    time.Duration
+	longest time.Duration
+}
+
+func newHurries() *hurries {
+	h := &hurries{}
+	h.haste = newHaste(func() (func() error, error) {
+		h.asked++
+		if h.refused != nil {
+			return nil, h.refused
+		}
+		h.since = time.Now()
+		return func() error {
+			took := time.Since(h.since)
+			h.took, h.longest, h.since = h.took+took, max(h.longest, took), time.Time{}
+			return nil
+		}, nil
+	}, time.Now, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return h
+}
+
+// A hurry ends by itself some time after the last reason for it, or as soon as there is none any more, and begins again for another.
+func TestHasteEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHurries()
+		h.begin()
+		time.Sleep(hasteFor - 1)
+		h.begin() // goes on
+		time.Sleep(hasteFor - 1)
+		synctest.Wait()
+		if h.since.IsZero() || h.asked != 1 {
+			t.Fatalf("it does not hurry any more, or began %d times", h.asked)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if !h.since.IsZero() || h.took != 2*hasteFor-1 {
+			t.Errorf("it hurried for %v, and does still: %v", h.took, !h.since.IsZero())
+		}
+		h.begin()
+		h.enough()
+		if h.enough(); !h.since.IsZero() || h.asked != 2 || h.took != 2*hasteFor-1 {
+			t.Errorf("it hurries although nothing is on its way any more, or began %d times", h.asked)
+		}
+	})
+}
+
+// However many reasons there are, it hurries for a bounded time at once, and then for its share.
+func TestHasteIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHurries()
+		const all = 20 * time.Second
+		for began := time.Now(); time.Since(began) < all; time.Sleep(time.Millisecond) {
+			h.begin()
+		}
+		h.enough()
+		synctest.Wait()
+		if h.longest > hasteMost {
+			t.Errorf("it hurried for %v at a stretch; the bound is %v", h.longest, hasteMost)
+		}
+		if most := hasteMost + all/hasteShare; h.took > most || h.took < all/hasteShare/2 {
+			t.Errorf("it hurried for %v of %v; the bound is %v", h.took, all, most)
+		}
+	})
+}
+
+// What is refused once is not asked for again, and an agent that cannot hurry goes on.
+func TestHasteThatIsRefused(t *testing.T) {
+	h := newHurries()
+	h.refused = errors.New("not permitted")
+	h.begin()
+	h.begin()
+	h.enough()
+	if h.asked != 1 {
+		t.Errorf("asked %d times", h.asked)
+	}
+	never := newHaste(nil, time.Now, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	never.begin()
+	never.enough()
+}
