@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,9 @@ const memoryLimit = 32 << 20
 // refused; the guard works without.
 func prepare() error {
 	debug.SetMemoryLimit(memoryLimit)
+	// With more than one, the runtime looks every 20 µs for a while whether a thread that waits in the kernel should lend its place to
+	// another: a thousand times a second, most of what an idle guard costs.
+	runtime.GOMAXPROCS(1)
 	return errors.Join(threads.RunInRealTime(roundRobin), lockMemory())
 }
 

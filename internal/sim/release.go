@@ -73,6 +73,9 @@ func (p *process) awaitReady(w *steering.World, now time.Time) {
 	if p.s.broken == BreakBack {
 		p.takeBack(w)
 	}
+	if len(w.Unready) > 0 {
+		p.looked.tries = true // some wait for a change of a record, which is no part of what is seen
+	}
 	if !maps.Equal(w.Unready, p.unready) {
 		p.changed(ofPromises)
 	}
