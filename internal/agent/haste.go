@@ -49,9 +49,12 @@ func newHaste(hurry func() (func() error, error), now func() time.Time, log *slo
 // hurryThreads is the kernel's.
 func hurryThreads() (func() error, error) { return threads.Hurry(hastePriority) }
 
-// begin hurries from now on for a moment, if it may. It takes some ten microseconds and waits for nobody.
+// begin hurries from now on for a moment, if it may. It takes some ten microseconds and waits for nobody: whoever has the lock begins one as
+// well, or is an ordinary thread by now that ends one, and the heartbeats' thread, which calls this too, must not wait until that is scheduled.
 func (h *haste) begin() {
-	h.mu.Lock()
+	if !h.mu.TryLock() {
+		return
+	}
 	defer h.mu.Unlock()
 	if h.hurry == nil {
 		return
