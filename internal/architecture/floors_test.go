@@ -40,6 +40,14 @@ var floors = []struct {
 	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh", "internal/linux/tickle"}},
 	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/udp"}},
 
+	// The broker: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
+	{"internal/broker/poll", []string{"internal/broker/fleet"}},
+	{"internal/broker/lastgood", []string{"internal/broker/fleet", "internal/problem"}},
+	{"internal/broker/watch", []string{"internal/broker/fleet", "internal/problem"}},
+	{"internal/broker/choice", []string{"internal/broker/rules", "internal/broker/fleet"}},
+	{"internal/broker/rules", []string{"internal/broker/fleet", "internal/problem"}},
+	{"internal/broker/fleet", nil},
+
 	// What they rest on. Load hands its figures over as placement reads them.
 	{"internal/load", []string{"internal/placement", "internal/problem", "internal/cluster"}},
 	{"internal/verdict", []string{"internal/verdict/probe", "internal/problem", "internal/cluster"}},
@@ -107,7 +115,7 @@ var fences = []struct {
 	{"golang.org/x/crypto", []string{"internal/tenure/datagram"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 
-	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe"}, "HTTP is for the API, for checks and for the lab"},
+	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe", "internal/broker/poll"}, "HTTP is for the API, for checks, for asking central managers and for the lab"},
 	{"os/exec", []string{"internal/address", "internal/lab", "internal/verdict/probe"}, "programs are run as hooks, as checks and by the lab"},
 	{"C", nil, "the binary is built without cgo"},
 	{"unsafe", []string{"internal/linux", "internal/api", "internal/lab"}, "only what speaks to the kernel may look at bytes as structures: links, the credentials of a socket, the lab's wires"},

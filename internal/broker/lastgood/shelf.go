@@ -1,0 +1,127 @@
+package lastgood
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Shelf is a directory with one file for each fleet. Make it with Open.
+type Shelf struct {
+	dir  string
+	disk disk
+}
+
+// disk is what of writing can fail in ways that a test wants to see.
+type disk struct {
+	write func(*os.File, []byte) (int, error)
+	sync  func(*os.File) error
+}
+
+// suffix ends the names of files, partial those of files that are not complete.
+const (
+	suffix  = ".view"
+	partial = ".view.partial"
+)
+
+// Open makes the directory if it is not there, and takes out what an interrupted writing has left.
+func Open(dir string) (*Shelf, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of last good views: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"+partial))
+	if err != nil {
+		return nil, fmt.Errorf("looking into the directory of last good views: %w", err)
+	}
+	for _, name := range left {
+		if err := os.Remove(name); err != nil {
+			return nil, fmt.Errorf("removing an incomplete last good view: %w", err)
+		}
+	}
+	return &Shelf{dir: dir, disk: disk{write: (*os.File).Write, sync: (*os.File).Sync}}, nil
+}
+
+// path is where a fleet is kept. Fleets' names have no letter that means something to a file system but these.
+func (s *Shelf) path(fleet, suffix string) string {
+	name := strings.NewReplacer("%", "%25", "/", "%2f", ".", "%2e").Replace(fleet)
+	return filepath.Join(s.dir, name+suffix)
+}
+
+// Save writes a record. If it cannot, the file that was there is still there.
+func (s *Shelf) Save(r *Record) error {
+	text, err := Encode(r)
+	if err != nil {
+		return err
+	}
+	if err := s.replace(s.path(r.Fleet, suffix), s.path(r.Fleet, partial), text); err != nil {
+		return fmt.Errorf("keeping the last good view of fleet %s (the older one stays): %w", r.Fleet, err)
+	}
+	return nil
+}
+
+// replace writes beside, makes that durable, puts it in the place of the file, and makes that durable.
+func (s *Shelf) replace(path, beside string, text []byte) (err error) {
+	defer func() {
+		if err != nil {
+			if left := os.Remove(beside); left != nil && !errors.Is(left, fs.ErrNotExist) {
+				err = errors.Join(err, left)
+			}
+		}
+	}()
+	file, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := s.disk.write(file, text)
+	if err == nil && n < len(text) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		err = s.disk.sync(file)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(beside, path); err != nil {
+		return err
+	}
+	directory, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.disk.sync(directory), directory.Close())
+}
+
+// Load reads the record of a fleet. None and no error means that there is no file. A file that cannot be believed is an error, and is left
+// for whoever wants to look at it; the next Save replaces it.
+func (s *Shelf) Load(fleet string) (*Record, error) {
+	path := s.path(fleet, suffix)
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // see above
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the last good view of fleet %s: %w", fleet, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, MaxRecord+1))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("reading the last good view of fleet %s: %w", fleet, err)
+	}
+	r, err := Decode(fleet, text)
+	if err != nil {
+		return nil, fmt.Errorf("the last good view of fleet %s in %s is not used: %w", fleet, path, err)
+	}
+	return r, nil
+}
+
+// Forget removes the record of a fleet that is no longer linked.
+func (s *Shelf) Forget(fleet string) error {
+	if err := os.Remove(s.path(fleet, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forgetting the last good view of fleet %s: %w", fleet, err)
+	}
+	return nil
+}
