@@ -63,7 +63,7 @@ const (
 	SaidDown                 // the central manager says that it is down
 	Silent                   // it no longer reports to the central manager
 	Suspect                  // a probe or a launch found it dead
-	whyCount
+	fit                      // none: it can take the session
 )
 
 // LeftOut is a gateway that could not be picked.
@@ -94,7 +94,7 @@ func (l *LeftOut) Says(now time.Time) string {
 		text = "it no longer reports to the central manager"
 	case Suspect:
 		text = "it did not answer this broker: " + l.Detail
-	case WrongRole, SaidDown, whyCount:
+	case WrongRole, SaidDown, fit:
 	}
 	if !l.Since.IsZero() {
 		text += " (for " + fleet.Ago(now.Sub(l.Since)) + ")"
@@ -198,7 +198,7 @@ func (a *Answer) view() string {
 		text = fmt.Sprintf("%s, at least %s old", a.Source, fleet.Ago(a.Age))
 	}
 	if a.Source == fleet.LastGood {
-		text += "; the central manager does not answer, so what has happened since is not in it"
+		text += "; the central manager gives no answer that can be used, so what has happened since is not in it"
 	}
 	if a.Old {
 		text += "; that is older than it should be"

@@ -56,7 +56,7 @@ type choosing struct {
 	candidates int    // how many there are
 	leftOut    []LeftOut
 	leftOutTo  int
-	out        [whyCount]int // how many were left out for each reason
+	out        [fit]int // how many were left out for each reason
 	fellBack   bool
 }
 
@@ -119,16 +119,16 @@ func (c *choosing) gather() {
 		}
 		switch {
 		case p == nil:
-			c.leave(LeftOut{Ref: m.Ref, Why: NotInFleet})
+			c.leave(m.Ref, NotInFleet)
 		case c.only != nil && p != c.only:
-			c.leave(LeftOut{Ref: m.Ref, Why: WrongFleet})
+			c.leave(m.Ref, WrongFleet)
 		case !p.Usable(c.request.Now):
-			c.leave(LeftOut{Ref: m.Ref, Why: NoView})
+			c.leave(m.Ref, NoView)
 		default:
 			if position, found := p.View.Find(m.Gateway); found {
 				c.consider(p, position, m.Order, m.Weight)
 			} else {
-				c.leave(LeftOut{Ref: m.Ref, Why: NotInFleet})
+				c.leave(m.Ref, NotInFleet)
 			}
 		}
 	}
@@ -157,23 +157,33 @@ func (c *choosing) gatherFleet(p *fleet.Picture) {
 // unheard is the standing of a gateway of which this broker has no experience. Nobody changes it.
 var unheard fleet.Standing
 
-// consider takes one gateway in or leaves it out.
+// consider takes one gateway in or leaves it out. It is the inner loop: what only those need that are picked or listed is made there.
 func (c *choosing) consider(p *fleet.Picture, position, order, weight int) {
 	g, standing := &p.View.Gateways[position], &unheard
 	if position < len(p.Standings) {
 		standing = &p.Standings[position]
 	}
-	pick := Pick{Fleet: p.Fleet, Position: position, Gateway: g, Order: order, Weight: weight, Launches: standing.Launches}
-	if out, fit := c.judge(p, standing, &pick); !fit {
-		out.Ref = pick.Ref()
-		if !c.fellBack || !c.named(out.Ref) {
-			c.leave(out)
+	why, revived := c.judge(p, g, standing)
+	if why != fit {
+		if !c.fellBack || !c.named(fleet.Ref{Fleet: p.Fleet, Gateway: g.Key}) {
+			c.out[why]++
+			if c.room() {
+				c.leftOut = append(c.leftOut, leftOut(p, g, standing, why))
+			}
 		}
 		return
 	}
-	pick.Fitness, pick.Known = c.world.Formula.Fitness(&g.Health, standing.Launches, weight)
 	c.candidates++
-	c.rank(&pick)
+	fitness, known := c.world.Formula.Fitness(&g.Health, standing.Launches, weight)
+	full := len(c.best) == cap(c.best)
+	if last := len(c.best) - 1; full && known && fitness < c.best[last].Fitness && c.best[last].Known && c.best[last].Order <= order && !c.best[last].Revived {
+		return // as most are
+	}
+	port, _ := g.Port(c.request.Protocol)
+	c.rank(&Pick{
+		Fleet: p.Fleet, Position: position, Gateway: g, Port: port, Order: order, Weight: weight,
+		Fitness: fitness, Known: known, Revived: revived, Launches: standing.Launches,
+	})
 }
 
 // named reports whether the rule names a gateway; those have been left out before the default network took over.
@@ -184,17 +194,25 @@ func (c *choosing) named(ref fleet.Ref) bool {
 	return found
 }
 
-func (c *choosing) leave(out LeftOut) {
-	c.out[out.Why]++
+// leave leaves out a gateway that the rule names and of which nothing more is to be said.
+func (c *choosing) leave(ref fleet.Ref, why Why) {
+	c.out[why]++
+	if c.room() {
+		c.leftOut = append(c.leftOut, LeftOut{Ref: ref, Why: why})
+	}
+}
+
+// room reports whether one more that was left out is listed; if not it is counted.
+func (c *choosing) room() bool {
 	limit := bounded(c.request.MaxLeftOut, DefaultLeftOut)
 	if len(c.leftOut) == limit {
 		c.leftOutTo++
-		return
+		return false
 	}
 	if c.leftOut == nil {
 		c.leftOut = make([]LeftOut, 0, min(limit, DefaultLeftOut))
 	}
-	c.leftOut = append(c.leftOut, out)
+	return true
 }
 
 // rank puts a pick where it belongs among the best, and forgets the last one if there are too many.

@@ -7,39 +7,57 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 )
 
-// judge says whether a gateway can take the session, and if not why not. What it never can comes before what it cannot now.
-func (c *choosing) judge(p *fleet.Picture, s *fleet.Standing, pick *Pick) (out LeftOut, fit bool) {
-	g := pick.Gateway
-	if refuses := g.Refuses(); refuses != "" {
-		return LeftOut{Why: WrongRole, Detail: refuses}, false
+// judge says why a gateway cannot take the session, or that it is fit; and whether that is only because a probe reached it. What it never
+// can comes before what it cannot now.
+func (c *choosing) judge(p *fleet.Picture, g *fleet.Gateway, s *fleet.Standing) (why Why, revived bool) {
+	if g.Refuses() != "" {
+		return WrongRole, false
 	}
-	if pick.Port, fit = g.Port(c.request.Protocol); !fit {
-		return LeftOut{Why: WrongProtocol}, false
+	if _, takes := g.Port(c.request.Protocol); !takes {
+		return WrongProtocol, false
 	}
-	if len(c.request.Tried) > 0 && slices.Contains(c.request.Tried, pick.Ref()) {
-		return LeftOut{Why: AlreadyTried}, false
+	if len(c.request.Tried) > 0 && slices.Contains(c.request.Tried, fleet.Ref{Fleet: p.Fleet, Gateway: g.Key}) {
+		return AlreadyTried, false
 	}
 	if p.CentralDown && g.Key == p.View.Central {
-		return LeftOut{Why: CentralGone, Since: p.CentralSince}, false
+		return CentralGone, false
 	}
-	stale := p.Source == fleet.LastGood && p.Mode == fleet.Probe
-	if stale && proven(s, p.FetchedAt) && (g.Status == fleet.Unavailable || !s.SilentSince.IsZero()) {
-		pick.Revived = true
-		return LeftOut{}, true
-	}
-	if g.Status == fleet.Unavailable {
-		return LeftOut{Why: SaidDown, Detail: g.Why, Since: s.DownSince}, false
-	}
-	if !s.SilentSince.IsZero() {
-		return LeftOut{Why: Silent, Since: s.SilentSince}, false
+	if said := g.Status == fleet.Unavailable; said || !s.SilentSince.IsZero() {
+		switch {
+		case p.Source == fleet.LastGood && p.Mode == fleet.Probe && proven(s, p.FetchedAt):
+			return fit, true
+		case said:
+			return SaidDown, false
+		default:
+			return Silent, false
+		}
 	}
 	if p.Mode == fleet.Probe && !s.SuspectSince.IsZero() {
-		return LeftOut{Why: Suspect, Detail: s.SuspectWhy, Since: s.SuspectSince}, false
+		return Suspect, false
 	}
-	return LeftOut{}, true
+	return fit, false
 }
 
 // proven reports whether a probe or a launch has reached the gateway since the view was fetched, and none has failed since.
 func proven(s *fleet.Standing, fetched time.Time) bool {
 	return s.SuspectSince.IsZero() && s.ProvenAt.After(fetched)
+}
+
+// leftOut has what is known about why a gateway was left out.
+func leftOut(p *fleet.Picture, g *fleet.Gateway, s *fleet.Standing, why Why) LeftOut {
+	l := LeftOut{Ref: fleet.Ref{Fleet: p.Fleet, Gateway: g.Key}, Why: why}
+	switch why {
+	case WrongRole:
+		l.Detail = g.Refuses()
+	case CentralGone:
+		l.Since = p.CentralSince
+	case SaidDown:
+		l.Detail, l.Since = g.Why, s.DownSince
+	case Silent:
+		l.Since = s.SilentSince
+	case Suspect:
+		l.Detail, l.Since = s.SuspectWhy, s.SuspectSince
+	case NotInFleet, NoView, WrongFleet, WrongProtocol, AlreadyTried, fit:
+	}
+	return l
 }

@@ -240,7 +240,7 @@ func Failed(a *Answer, evidence string, now time.Time) *Refusal {
 	}
 	return &Refusal{
 		Code: LaunchFailedStaleView, Rule: a.Rule, LeftOut: a.LeftOut, LeftOutTo: a.LeftOutTo,
-		Text: fmt.Sprintf("gateway %s did not take the session (%s); it was chosen by the last good view, which is %s old, because the central manager does not answer",
+		Text: fmt.Sprintf("gateway %s did not take the session (%s); it was chosen by the last good view, which is %s old, because the central manager gives no answer that can be used",
 			a.Ref(), evidence, fleet.Ago(a.Age+now.Sub(a.At))),
 		Remedy: "Launch again with probes (mode probe), or override the network with gateways that are known to be up: holdfast broker override",
 	}

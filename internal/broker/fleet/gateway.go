@@ -59,20 +59,20 @@ type Health struct {
 	Sessions int // running
 }
 
-// Gateway is one member of a fleet.
+// Gateway is one member of a fleet. What every choice reads of all gateways comes first, side by side in memory.
 type Gateway struct {
-	Key       string       // its identity in the fleet; printable, at most MaxKey bytes
+	Key      string    // its identity in the fleet; printable, at most MaxKey bytes
+	Services []Service // sorted by protocol
+	refuses  string    // why it can never take sessions
+	Status   Status
+	Health   Health
+
 	Addresses []netip.Addr // the preferred one first; at most MaxAddresses
 	Name      string       // fully qualified domain name; empty: not said
 	Roles     Roles
-	Services  []Service // sorted by protocol
-	Status    Status
-	Why       string // why Status is not Available
-	Health    Health
+	Why       string    // why Status is not Available
 	LastSeen  time.Time // by the fleet's clock: good for telling whether it changed, and for nothing else; zero: not said
 	Sync      string    // sync_status as it came
-
-	refuses string // why it can never take sessions; prepared, because every choice asks
 }
 
 // Bounds of one gateway. What is longer is cut or left out, with a remark.

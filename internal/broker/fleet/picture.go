@@ -52,14 +52,15 @@ func (m Mode) String() string {
 	return "probe"
 }
 
-// Standing is what this broker itself knows of a gateway, beside what the central manager says.
+// Standing is what this broker itself knows of a gateway, beside what the central manager says. What every choice reads comes first.
 type Standing struct {
-	Launches     uint32    // given to it by this broker since its last sample of health
 	SuspectSince time.Time // since when a probe or a launch has failed and none has worked; zero: not suspected
-	SuspectWhy   string
-	ProvenAt     time.Time // when a probe or a launch worked last; zero: never
-	DownSince    time.Time // since when the central manager has said that it is down; zero: it does not
 	SilentSince  time.Time // since when its reports to the central manager have not changed, once that is too long; zero: they do
+	Launches     uint32    // given to it by this broker since its last sample of health
+
+	SuspectWhy string
+	ProvenAt   time.Time // when a probe or a launch worked last; zero: never
+	DownSince  time.Time // since when the central manager has said that it is down; zero: it does not
 }
 
 // Picture is what a broker knows of one fleet: the view, how old it is, and its own experience. Times are the broker's own and
