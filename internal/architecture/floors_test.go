@@ -42,7 +42,7 @@ var floors = []struct {
 
 	// The broker: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
 	{"internal/broker/poll", []string{"internal/broker/fleet"}},
-	{"internal/broker/lastgood", []string{"internal/broker/fleet", "internal/problem"}},
+	{"internal/broker/lastgood", []string{"internal/broker/fleet", "internal/problem", "internal/linux/boottime"}},
 	{"internal/broker/watch", []string{"internal/broker/fleet", "internal/problem"}},
 	{"internal/broker/choice", []string{"internal/broker/rules", "internal/broker/fleet"}},
 	{"internal/broker/rules", []string{"internal/broker/fleet", "internal/problem"}},

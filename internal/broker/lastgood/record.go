@@ -68,12 +68,16 @@ func Encode(r *Record) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the last good view of fleet %s: %w", r.Fleet, err)
 	}
-	sum := sha256.Sum256(body)
-	text := append(fmt.Appendf(nil, "%s%d %x\n", magic, len(body), sum), body...)
+	text := seal(body)
 	if len(text) > MaxRecord {
 		return nil, fmt.Errorf("the last good view of fleet %s has %d bytes, at most %d are kept", r.Fleet, len(text), MaxRecord)
 	}
 	return text, nil
+}
+
+// seal puts the line before a body that says how long it is and what its checksum is.
+func seal(body []byte) []byte {
+	return append(fmt.Appendf(nil, "%s%d %x\n", magic, len(body), sha256.Sum256(body)), body...)
 }
 
 func wireOf(g *fleet.Gateway) wireGateway {

@@ -63,7 +63,13 @@ func New(o Options) *Client {
 		o.Dial = (&net.Dialer{}).DialContext
 	}
 	transport := &http.Transport{
-		DialContext:            o.Dial,
+		// The transport lets a connection go on being made after the request that wanted it has ended. Against a black hole these would pile up.
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+			defer cancel()
+			return o.Dial(ctx, network, address)
+		},
+		TLSHandshakeTimeout:    o.Timeout,
 		DisableKeepAlives:      true,
 		DisableCompression:     true, // what would be unpacked is not bounded by what came
 		MaxResponseHeaderBytes: maxHeader,

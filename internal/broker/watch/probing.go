@@ -6,15 +6,15 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 )
 
-// wanted reports whether a gateway is to be probed from time to time: under probe, those that could take sessions, while only the last
-// good view is there; and always those that are suspected, as nothing else would bring them back.
+// wanted reports whether a gateway is to be probed from time to time: under probe, those that could take sessions, from the first poll on
+// that fails, because then nobody else tells who dies; and always those that are suspected, as nothing else would bring them back.
 func (w *Watch) wanted(i int) bool {
 	p := &w.picture
 	g, s := &p.View.Gateways[i], &p.Standings[i]
 	if p.Mode != fleet.Probe || g.Refuses() != "" {
 		return false
 	}
-	return p.Source == fleet.LastGood || !s.SuspectSince.IsZero()
+	return p.Source == fleet.LastGood || w.failures > 0 || !s.SuspectSince.IsZero()
 }
 
 // dueProbes picks gateways to be probed, in turn, as many as may be under way at once.
