@@ -243,8 +243,8 @@ func before(a, b *Pick, f *Formula) bool {
 		return a.Known
 	case a.Known && a.Fitness != b.Fitness:
 		return a.Fitness > b.Fitness
-	case !a.Known && !f.IgnoreLaunches && uint64(a.Launches)*uint64(b.Weight) != uint64(b.Launches)*uint64(a.Weight): //nolint:gosec // weights are 1 to 1000
-		return uint64(a.Launches)*uint64(b.Weight) < uint64(b.Launches)*uint64(a.Weight) //nolint:gosec // as above
+	case !a.Known && !f.IgnoreLaunches && uint64(a.Launches)*uint64(b.Weight) != uint64(b.Launches)*uint64(a.Weight):
+		return uint64(a.Launches)*uint64(b.Weight) < uint64(b.Launches)*uint64(a.Weight)
 	case a.Gateway.Key != b.Gateway.Key:
 		return a.Gateway.Key < b.Gateway.Key
 	default:

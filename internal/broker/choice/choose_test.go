@@ -224,6 +224,9 @@ func TestTraps(t *testing.T) {
 		{"an order comes before fitness", func(t *testing.T) *World {
 			return world(t, []rules.Value{rule("f/a@2", "f/b@1")}, picture(t, "f", "z cp 1 1", "a m 1 1", "b m 90 9", "c m 0 0"))
 		}, nil},
+		{"an order comes before fitness also where only the first two are told", func(t *testing.T) *World {
+			return world(t, []rules.Value{rule("f/a@2", "f/b@2", "f/c@1")}, picture(t, "f", "z cp 1 1", "a m 1 1", "b m 2 2", "c m 90 9"))
+		}, func(r *Request) { r.MaxAlternates = 1 }},
 		{"a weight shares the load", func(t *testing.T) *World {
 			return world(t, []rules.Value{rule("f/a", "f/b*4")}, picture(t, "f", "z cp 1 1", "a m 50 10", "b m 50 20"))
 		}, nil},

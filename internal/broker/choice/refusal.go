@@ -168,11 +168,11 @@ func some(names []string) string {
 
 // reasons lists who was left out and why.
 func (c *choosing) reasons(leftOut []LeftOut) string {
-	texts := make([]string, min(len(leftOut), shown))
-	for i := range texts {
-		texts[i] = leftOut[i].Ref.String() + ": " + leftOut[i].Says(c.request.Now)
+	var texts []string
+	for i := range leftOut[:min(len(leftOut), shown)] {
+		texts = append(texts, leftOut[i].Ref.String()+": "+leftOut[i].Says(c.request.Now))
 	}
-	if more := len(leftOut) - len(texts); more > 0 {
+	if len(leftOut) > shown {
 		texts = append(texts, "and others")
 	}
 	return strings.Join(texts, "; ")

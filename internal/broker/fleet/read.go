@@ -122,7 +122,7 @@ func readList(path string, body []byte) (list wireList, failure *Failure) {
 	if err := decoder.Decode(&list); err != nil {
 		return list, failed(Garbled, "%s: the answer of %d bytes cannot be read as a list: %s", path, len(body), plain(err))
 	}
-	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns io.EOF itself
+	if _, err := decoder.Token(); err != io.EOF {
 		return list, failed(Garbled, "%s: after the list of %d items something else follows", path, len(list.Items))
 	}
 	if len(list.Items) == 0 {

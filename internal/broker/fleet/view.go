@@ -38,7 +38,7 @@ func NewView(central string, gateways []Gateway) (*View, error) {
 		if _, twice := v.index[g.Key]; twice {
 			return nil, fmt.Errorf("gateway %s is there twice", g.Key)
 		}
-		v.index[g.Key] = int32(i) //nolint:gosec // at most MaxGateways
+		v.index[g.Key] = int32(i)
 		if g.Roles.Has(CentralManagement) {
 			v.Claims = append(v.Claims, g.Key)
 		}

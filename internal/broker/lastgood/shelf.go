@@ -102,7 +102,7 @@ func (s *Shelf) Load(fleet string) (*Record, error) {
 	path := s.path(fleet, suffix)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the last good view of fleet %s: %w", fleet, err)

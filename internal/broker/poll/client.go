@@ -133,7 +133,7 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, *fleet.Failure) 
 	if err != nil {
 		return nil, c.failure(where, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // nothing is written
+	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return nil, &fleet.Failure{Kind: fleet.Unwell, Evidence: fmt.Sprintf("GET %s: status %d", where, response.StatusCode)}
 	}
@@ -178,7 +178,7 @@ func Learn(ctx context.Context, address string, timeout time.Duration) (Fingerpr
 	if err != nil {
 		return Fingerprint{}, fmt.Errorf("asking %s for its certificate: %w", address, err)
 	}
-	defer conn.Close()                                                  //nolint:errcheck // nothing is written
-	certificates := conn.(*tls.Conn).ConnectionState().PeerCertificates //nolint:errcheck,forcetypeassert // it is what the dialer returns
+	defer conn.Close()
+	certificates := conn.(*tls.Conn).ConnectionState().PeerCertificates
 	return Fingerprint(sha256.Sum256(certificates[0].Raw)), nil
 }

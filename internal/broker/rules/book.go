@@ -204,7 +204,7 @@ func (b *Book) change(e Entry, by Author, now time.Time) (*Book, error) {
 	if highest >= maxNumber {
 		return nil, fmt.Errorf("%s: a broker whose clock was in the far future has used up the numbers of changes; found the rules anew from a file", e.Key)
 	}
-	e.Number = max(highest+1, uint64(max(0, min(now.UnixMicro(), maxNumber-1)))) //nolint:gosec // it is not negative
+	e.Number = max(highest+1, uint64(max(0, min(now.UnixMicro(), maxNumber-1))))
 	e.Origin, e.Operator, e.Reason = by.Origin, by.Operator, by.Reason
 	e.content = e.text()
 
@@ -241,5 +241,5 @@ func (e *Entry) Stamp() string {
 	if e.Operator != "" {
 		by = " by " + e.Operator
 	}
-	return fmt.Sprintf("of %s%s on broker %s", time.UnixMicro(int64(min(e.Number, maxNumber))).UTC().Format("2006-01-02 15:04:05"), by, e.Origin) //nolint:gosec // it is bounded
+	return fmt.Sprintf("of %s%s on broker %s", time.UnixMicro(int64(min(e.Number, maxNumber))).UTC().Format("2006-01-02 15:04:05"), by, e.Origin)
 }

@@ -79,6 +79,9 @@ func TestProbesAreBounded(t *testing.T) {
 		}
 		a = p.after(2*time.Second, Tick{}) // three timeouts: they will not come
 	}
+	if b := p.after(time.Millisecond, Probed{Gateway: a.Probe[0].Key, Reached: true}); len(b.Probe) != 1 {
+		t.Errorf("a result makes room for %d", len(b.Probe))
+	}
 	if len(probed) != 2*MaxProbes+11 {
 		t.Errorf("%d were probed", len(probed))
 	}
