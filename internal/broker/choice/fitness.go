@@ -54,7 +54,9 @@ func (f Formula) Fitness(h *fleet.Health, launches uint32, weight int) (float64,
 	if !f.IgnoreLaunches {
 		load += float64(launches) * f.launchLoad()
 	}
-	load /= float64(max(weight, 1))
+	if weight > 1 {
+		load /= float64(weight)
+	}
 	if f.Normalised {
 		load *= 100 / float64(max(h.Cores, 1))
 	}
