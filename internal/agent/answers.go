@@ -79,6 +79,19 @@ func searches(config *cluster.Config) []dns.Search {
 	return lists
 }
 
+// reverses are the zones of names of addresses.
+func reverses(config *cluster.Config) []dns.Reverse {
+	var zones []dns.Reverse
+	for _, r := range config.Reverses() {
+		zone := dns.Reverse{Zone: r.ReverseZone, Names: r.Names}
+		if service, ok := config.Subnet(r.Service); ok {
+			zone.Service = service.ServiceName
+		}
+		zones = append(zones, zone)
+	}
+	return zones
+}
+
 // ownServiceAddresses are those that this node holds or is about to take: it answers on them, and on no others.
 func ownServiceAddresses(w *steering.World, id cluster.SubnetID, all []netip.Addr) []netip.Addr {
 	var own []netip.Addr

@@ -92,6 +92,9 @@ func askable(config *cluster.Config, zones []string) error {
 }
 
 func noSuchZone(zone string) error {
+	if _, err := cluster.ParseReverseZone(zone); err == nil {
+		return api.NotFound("no subnet has the reverse zone %q; set it with `holdfast network subnets modify SUBNET --add-sc-reverse-zones NAME`", zone)
+	}
 	return api.NotFound("no pool has the zone or the alias %q; set it with `holdfast network pools modify POOL --sc-dns-zone NAME`, or --add-sc-dns-zone-aliases", zone)
 }
 
@@ -110,19 +113,13 @@ func delegatedZone(zone, aliasOf string, servers []dns.NameServer) *holdfastv1.D
 	return delegated
 }
 
-// delegations are what a parent zone must know, one for each service name: of every zone with its aliases, of one with its aliases, or
-// of one alias alone. Aliases says of which zone an alias is.
+// delegations are what a parent zone must know, one for each service name: of every zone with its aliases and every reverse zone, of one
+// zone with its aliases, or of one alias or reverse zone alone. Aliases says of which zone an alias is.
 func delegations(config *cluster.Config, asked string, separate bool) (inputs []*dns.DelegationInput, aliases map[string]string) {
 	aliases = map[string]string{}
 	byService := map[string]*dns.DelegationInput{}
-	for _, id := range config.Pools() {
-		pool, _, _, _ := config.Pool(id)
-		serviceSubnet, ok := config.ServiceSubnet(id)
-		zones := zonesAsked(pool, asked)
-		if len(zones) == 0 || !ok {
-			continue
-		}
-		subnet, _ := config.Subnet(serviceSubnet)
+	delegate := func(service cluster.SubnetID, zones ...string) {
+		subnet, _ := config.Subnet(service)
 		in, known := byService[subnet.ServiceName]
 		if !known {
 			in = &dns.DelegationInput{Service: subnet.ServiceName, TTL: config.Settings.ServerTTL, SeparateNames: separate}
@@ -133,14 +130,28 @@ func delegations(config *cluster.Config, asked string, separate bool) (inputs []
 			if !slices.Contains(in.Zones, zone) {
 				in.Zones = append(in.Zones, zone)
 			}
+		}
+		for _, addr := range config.ServiceAddresses(service) {
+			if !slices.Contains(in.Addresses, addr) {
+				in.Addresses = append(in.Addresses, addr)
+			}
+		}
+	}
+	for _, id := range config.Pools() {
+		pool, _, _, _ := config.Pool(id)
+		zones := zonesAsked(pool, asked)
+		for _, zone := range zones {
 			if zone != pool.Zone {
 				aliases[zone] = pool.Zone
 			}
 		}
-		for _, addr := range config.ServiceAddresses(serviceSubnet) {
-			if !slices.Contains(in.Addresses, addr) {
-				in.Addresses = append(in.Addresses, addr)
-			}
+		if service, ok := config.ServiceSubnet(id); ok && len(zones) > 0 {
+			delegate(service, zones...)
+		}
+	}
+	for _, r := range config.Reverses() {
+		if asked == "" || strings.EqualFold(asked, r.Name) {
+			delegate(r.Service, r.Name)
 		}
 	}
 	return inputs, aliases

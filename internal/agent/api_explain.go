@@ -101,6 +101,8 @@ func (s nodeService) explainName(v *view, name, qtype string) ([]placement.Decis
 			return nil, api.Invalid("%q is not a record type that is explained; use one of %s", qtype, strings.Join(slices.Sorted(maps.Keys(recordTypes)), ", "))
 		}
 		types = []dnsmessage.Type{parsed}
+	} else if strings.HasSuffix(strings.ToLower(strings.TrimSuffix(name, ".")), ".arpa") {
+		types = []dnsmessage.Type{dnsmessage.TypePTR}
 	}
 	var decisions []placement.Decision
 	for _, t := range types {
@@ -121,7 +123,7 @@ func (s nodeService) explainName(v *view, name, qtype string) ([]placement.Decis
 
 var recordTypes = map[string]dnsmessage.Type{
 	"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "NS": dnsmessage.TypeNS, "SOA": dnsmessage.TypeSOA,
-	"TXT": dnsmessage.TypeTXT, "MX": dnsmessage.TypeMX, "ANY": dnsmessage.TypeALL,
+	"TXT": dnsmessage.TypeTXT, "MX": dnsmessage.TypeMX, "ANY": dnsmessage.TypeALL, "PTR": dnsmessage.TypePTR,
 }
 
 // explainNode says what a node is, why, and what it holds.

@@ -83,8 +83,8 @@ func siteServers(config *cluster.Config, zones []string) []siteServer {
 
 func sameZone(a, b string) bool { return strings.EqualFold(strings.TrimSuffix(a, "."), b) }
 
-// leadsOf says where every zone and alias should lead, in the order of the pools, and by its name which groupnets have it.
-// Pools that share a name, one of each family, are one lead.
+// leadsOf says where every zone and alias should lead, in the order of the pools, and behind them every reverse zone; and by its name which
+// groupnets have it. Pools that share a name, one of each family, are one lead.
 func leadsOf(config *cluster.Config) (leads []*dns.Lead, groupnets map[string][]string) {
 	groupnets = map[string][]string{}
 	ranges := map[string][]cluster.Range{}
@@ -109,6 +109,22 @@ func leadsOf(config *cluster.Config) (leads []*dns.Lead, groupnets map[string][]
 			ranges[zone] = append(ranges[zone], pool.Ranges...)
 			groupnets[zone] = append(groupnets[zone], id.Groupnet)
 		}
+	}
+	for _, r := range config.Reverses() {
+		lead := &dns.Lead{Zone: r.Name, Given: func(netip.Addr) bool { return false }}
+		if len(r.Names) > 0 {
+			lead.Address, lead.Called = r.Names[0].Low, r.Names[0].Name
+			if lead.Address.Less(r.Covers.Low) {
+				lead.Address = r.Covers.Low
+			}
+		}
+		for _, service := range services {
+			if slices.Contains(service.Zones, r.Name) {
+				lead.Services = append(lead.Services, *service)
+			}
+		}
+		leads = append(leads, lead)
+		groupnets[r.Name] = append(groupnets[r.Name], r.Groupnet)
 	}
 	return leads, groupnets
 }

@@ -22,9 +22,9 @@ groupnets:
     subnets:
       - {name: four, cidr: 10.0.0.0/24, sc-service-name: ns4.test, sc-service-addrs: [10.0.0.4], pools: [
           {name: pool0, ranges: [10.0.0.100-10.0.0.101], ifaces: ["1:eth0"], sc-dns-zone: data.test}]}
-      - {name: six, cidr: "fd00::/64", sc-service-name: ns6.test, sc-service-addrs: ["fd00::4"], pools: [
+      - {name: six, cidr: "fd00::/64", sc-service-name: ns6.test, sc-service-addrs: ["fd00::4"], sc-reverse-zones: [0.0.d.f.ip6.arpa], pools: [
           {name: pool0, ranges: ["fd00::100-fd00::101"], ifaces: ["1:eth0"], sc-dns-zone: data.test, sc-dns-zone-aliases: [six.test]}]}
-      - {name: guest, cidr: 10.1.0.0/24, pools: [
+      - {name: guest, cidr: 10.1.0.0/24, sc-reverse-zones: [96-127.0.1.10.in-addr.arpa, 0-1.0.1.10.in-addr.arpa], pools: [
           {name: pool0, ranges: [10.1.0.100], ifaces: ["1:eth0"], sc-dns-zone: guest.test, sc-subnet: four}]}
   - name: other
     subnets:
@@ -49,11 +49,17 @@ groupnets:
 				said += " " + a
 			}
 		}
+		if lead.Address.IsValid() {
+			said += fmt.Sprintf(" %v=%s", lead.Address, lead.Called)
+		}
 		got = append(got, said)
 	}
 	want := `data.test v4 true v6 true ns4.test [10.0.0.4] ns6.test [fd00::4] 10.0.0.100 fd00::101
 guest.test v4 true v6 false ns4.test [10.0.0.4] 10.1.0.100
-six.test v4 false v6 true ns6.test [fd00::4] fd00::101`
+six.test v4 false v6 true ns6.test [fd00::4] fd00::101
+96-127.0.1.10.in-addr.arpa v4 false v6 false ns4.test [10.0.0.4] 10.1.0.100=guest.test
+0-1.0.1.10.in-addr.arpa v4 false v6 false ns4.test [10.0.0.4]
+0.0.d.f.ip6.arpa v4 false v6 false ns6.test [fd00::4] fd00::4=ns6.test`
 	if strings.Join(got, "\n") != want {
 		t.Errorf("leads:\n%s\nwant:\n%s", strings.Join(got, "\n"), want)
 	}

@@ -35,9 +35,9 @@ func (s *answers) name(w *steering.World, now time.Time) named {
 		Serial: uint32(s.loop.replica.configRevision),
 	}}
 	if s.named.view != nil && s.named.world.Config == config { // they are the configuration's
-		next.view.Searches = s.named.view.Searches
+		next.view.Searches, next.view.Reverse = s.named.view.Searches, s.named.view.Reverse
 	} else {
-		next.view.Searches = searches(config)
+		next.view.Searches, next.view.Reverse = searches(config), reverses(config)
 	}
 	for _, id := range config.Subnets() {
 		subnet, _ := config.Subnet(id)

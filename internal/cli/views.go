@@ -41,7 +41,7 @@ func subnetView(n *cluster.Subnet) object {
 	return object{
 		{"name", n.Name}, {"cidr", n.CIDR.String()}, {"gateway", addressText(n.Gateway)}, {"gateway-priority", n.GatewayPriority},
 		{"mtu", n.MTU}, {"vlan-id", n.VLANID}, {"sc-service-name", n.ServiceName}, {"sc-service-addrs", items(n.ServiceAddrs)},
-		{"sc-rotation", string(n.Rotation)},
+		{"sc-reverse-zones", items(n.ReverseZones)}, {"sc-rotation", string(n.Rotation)},
 	}
 }
 

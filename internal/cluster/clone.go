@@ -20,6 +20,7 @@ func (c *Config) Clone() *Config {
 		g.DNSSearch = slices.Clone(g.DNSSearch)
 		g.Subnets = cloneEach(g.Subnets, func(s *Subnet) {
 			s.ServiceAddrs = slices.Clone(s.ServiceAddrs)
+			s.ReverseZones = slices.Clone(s.ReverseZones)
 			s.Pools = cloneEach(s.Pools, clonePool)
 		})
 	})

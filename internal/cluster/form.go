@@ -155,6 +155,14 @@ func dnsName(noun string) form[string] {
 	return f
 }
 
+// reverseZoneName is a zone of names of addresses.
+func reverseZoneName(noun string) form[string] {
+	f := dnsName(noun)
+	f.check = checkReverseZone
+	f.schema = map[string]any{"type": "string", "maxLength": 254, "pattern": `^[0-9A-Fa-f.-]+\.([iI][nN]-[aA][dD][dD][rR]|[iI][pP]6)\.[aA][rR][pP][aA]\.?$`}
+	return f
+}
+
 // looseNumber lets 10.10, which YAML takes for a number, reach the parser that can say what is missing from it.
 var looseNumber = []kind{kindNumber}
 

@@ -86,6 +86,13 @@ func drawSubnet(t *rapid.T, c *Config, i int) Subnet {
 		s.ServiceName = fmt.Sprintf("ns%d.company.com", i)
 		s.ServiceAddrs = []Range{{host(i, 4, six), host(i, 6, six)}, {host(i, 8, six), host(i, 8, six)}}
 	}
+	if rapid.Bool().Draw(t, "reverse") {
+		whole := fmt.Sprintf("0.%d.10.in-addr.arpa", i)
+		s.ReverseZones = []string{whole, "0-127." + whole}
+		if six {
+			s.ReverseZones = []string{ReverseZone{Name: "0.0.d.f.ip6.arpa", Free: 28}.NameOf(s.CIDR.Addr())[2*12:]}
+		}
+	}
 	for j := range rapid.IntRange(0, 3).Draw(t, "pools") {
 		s.Pools = append(s.Pools, drawPool(t, c, i, j, six))
 	}

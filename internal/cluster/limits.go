@@ -27,6 +27,7 @@ const (
 	maxRules         = 64
 	maxChecks        = 16
 	maxAliases       = 64
+	maxReverseZones  = 64
 	maxRoutes        = 64
 	maxHooks         = 32
 	maxEndpoints     = 32

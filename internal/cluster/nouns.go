@@ -104,6 +104,7 @@ type Subnet struct {
 	VLANID          int        // 0: untagged
 	ServiceName     string     // sc-service-name, without the trailing dot
 	ServiceAddrs    []Range    // sc-service-addrs; at most 32 addresses in all
+	ReverseZones    []string   // sc-reverse-zones, in lower case without the trailing dot; see ParseReverseZone
 	Rotation        Rotation   // sc-rotation; default shared
 	Pools           []Pool
 }

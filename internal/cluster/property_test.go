@@ -78,6 +78,7 @@ func spoil(c *Config) {
 		blank(g.DNSSearch)
 		for _, s := range g.Subnets {
 			blank(s.ServiceAddrs)
+			blank(s.ReverseZones)
 			for _, p := range s.Pools {
 				blank(p.Ranges)
 				blank(p.Interfaces)

@@ -29,6 +29,20 @@ func (r Range) Overlaps(o Range) bool {
 	return r.Low.BitLen() == o.Low.BitLen() && r.Low.Compare(o.High) <= 0 && o.Low.Compare(r.High) <= 0
 }
 
+// Within is the part of the range that lies in another; ok is false when there is none.
+func (r Range) Within(o Range) (part Range, ok bool) {
+	if !r.Overlaps(o) {
+		return Range{}, false
+	}
+	if r.Low.Less(o.Low) {
+		r.Low = o.Low
+	}
+	if o.High.Less(r.High) {
+		r.High = o.High
+	}
+	return r, true
+}
+
 // Size is the number of addresses in the range, limit when there are that many or more.
 func (r Range) Size(limit int) int {
 	if !r.Low.IsValid() || r.Low.BitLen() != r.High.BitLen() || r.High.Less(r.Low) {

@@ -27,6 +27,7 @@ var (
 	device       = text("the name of a network interface, such as eth0", checkInterfaceName, `^[^/\s]{1,15}$`)
 	argument     = text("a word of a command", checkPlainText, "")
 	domain       = dnsName("a DNS name such as cluster.company.com")
+	reverseName  = reverseZoneName("a zone such as 10.10.10.in-addr.arpa or 8.b.d.0.1.0.0.2.ip6.arpa")
 	lnn          = wholeNumber[int](1, maxLNN)
 	weight       = wholeNumber[int](1, maxWeight)
 	policy       = oneOf(RoundRobin, ConnCount, Throughput, CPUUsage)
@@ -142,6 +143,8 @@ var subnetTable = &table[Subnet]{"subnet", []setting[Subnet]{
 		help: "DNS name of the service addresses: the name server of the subnet's zones", field: func(s *Subnet) *string { return &s.ServiceName }},
 	list[Subnet, Range]{name: "sc-service-addrs", repeats: true, most: MaxServiceAddresses, form: addressRange, add: addRange, remove: without,
 		help: "service addresses, on which DNS is answered; two to six do well", field: func(s *Subnet) *[]Range { return &s.ServiceAddrs }},
+	list[Subnet, string]{name: "sc-reverse-zones", most: maxReverseZones, form: reverseName,
+		help: "zones of in-addr.arpa or ip6.arpa that are delegated to the service addresses", field: func(s *Subnet) *[]string { return &s.ReverseZones }},
 	scalar[Subnet, Rotation]{name: "sc-rotation", def: RotationShared, form: oneOf(RotationShared, RotationIndependent),
 		help: "whether the service addresses share the position of their policies", field: func(s *Subnet) *Rotation { return &s.Rotation }},
 	objects[Subnet, Pool]{name: "pools", help: "sets of addresses and the names under which they are given out", table: poolTable,

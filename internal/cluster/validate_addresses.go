@@ -100,6 +100,7 @@ func (v *validator) subnet(s subnetAt) {
 		v.warn(s.field("gateway-priority"), "has no effect: the subnet has no gateway for a default route to lead to")
 	}
 	v.serviceAddresses(s)
+	v.reverseZones(s)
 	for _, other := range v.subnets {
 		if other.index == s.index {
 			break

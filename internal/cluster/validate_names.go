@@ -48,14 +48,15 @@ type nameClaim struct {
 	name    string
 	family  string
 	service bool // a service name, otherwise a zone or an alias
+	reverse bool // a zone of names of addresses
 	at      place
 	what    string // "the zone of groupnet0.subnet0.pool0"
 }
 
 // conflicts reports whether two claims to one name cannot both stand: in one family, or where one of them is a service
-// name, whose records would stand at the zone's own name.
+// name, whose records would stand at the zone's own name. A reverse zone has its name alone.
 func (n nameClaim) conflicts(o nameClaim) bool {
-	return n.family == o.family || n.service != o.service
+	return n.family == o.family || n.service != o.service || n.reverse || o.reverse
 }
 
 // names refuses DNS names that are claimed twice in one family.
@@ -63,6 +64,13 @@ func (v *validator) names() {
 	claims := map[string][]nameClaim{}
 	for _, s := range v.subnets {
 		v.claim(claims, nameClaim{family: familyOf(s.subnet, s.index), name: s.subnet.ServiceName, service: true, at: s.field("sc-service-name"), what: "the service name of " + s.name})
+	}
+	for _, s := range v.subnets {
+		for i, zone := range s.subnet.ReverseZones {
+			if !slices.Contains(s.subnet.ReverseZones[:i], zone) { // reported as listed twice
+				v.claim(claims, nameClaim{family: familyOf(s.subnet, s.index), name: zone, reverse: true, at: s.field("sc-reverse-zones").item(i), what: "a reverse zone of " + s.name})
+			}
+		}
 	}
 	for _, p := range v.pools {
 		v.claim(claims, nameClaim{family: familyOf(p.subnet, subnetIndex(p)), name: p.pool.Zone, at: p.field("sc-dns-zone"), what: "the zone of " + p.name})
@@ -96,6 +104,10 @@ func (v *validator) claim(claims map[string][]nameClaim, n nameClaim) {
 		return
 	}
 	first := claims[n.name][i]
+	if n.reverse || first.reverse {
+		v.collision(n.at, first.at, "%s is claimed twice: it is %s already", shown(n.name), first.what)
+		return
+	}
 	if n.service != first.service {
 		v.collision(n.at, first.at, "%s is %s as well; a service name and a zone must differ", shown(n.name), first.what)
 		return

@@ -124,6 +124,7 @@ func (a *Answerer) resolve(r *reply, q *query, req *Request) {
 	if e == nil {
 		e = z.search(q, req.Service)
 	}
+	e, missing = e.orReverse(q, missing)
 	if e == nil {
 		r.rcode = dnsmessage.RCodeRefused
 		return
@@ -166,6 +167,10 @@ func (a *Answerer) answerFrom(r *reply, q *query, req *Request, e *entry) {
 		r.addresses(inQuestion(0), z.serverTTL, e.fixed4)
 	case q.qtype == dnsmessage.TypeAAAA && len(e.fixed6) > 0:
 		r.addresses(inQuestion(0), z.serverTTL, e.fixed6)
+	case q.qtype == dnsmessage.TypePTR && len(e.ptr) > 0:
+		if !r.record(sectionAnswer, inQuestion(0), dnsmessage.TypePTR, z.serverTTL, e.ptr) {
+			r.truncate()
+		}
 	case q.qtype == dnsmessage.TypeNS && e.apex && len(z.server) > 0:
 		r.nameServer(z)
 	case q.qtype == dnsmessage.TypeSOA && e.apex:

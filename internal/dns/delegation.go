@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast/holdfast/internal/cluster"
 )
 
 // DelegationInput is what a site's DNS must know to send its questions for some zones here.
 type DelegationInput struct {
-	Zones         []string     // zone names and aliases; each is delegated
+	Zones         []string     // zone names, aliases and reverse zones; each is delegated
 	Service       string       // service name
 	Addresses     []netip.Addr // all service addresses, whoever holds them
 	TTL           time.Duration
@@ -21,7 +23,8 @@ type DelegationInput struct {
 
 // delegation is a checked DelegationInput.
 type delegation struct {
-	zones     []string // with trailing dot, in the order given
+	zones     []string                       // with trailing dot, in the order given
+	reverse   map[string]cluster.ReverseZone // those that are reverse zones
 	servers   []nameServer
 	addresses []netip.Addr // sorted
 	ttl       uint32
@@ -84,7 +87,7 @@ func Delegation(in DelegationInput, flavour string) (string, error) {
 }
 
 func (in DelegationInput) check() (*delegation, error) {
-	d := &delegation{ttl: ttlSeconds(in.TTL), addresses: sortedAddresses(in.Addresses)}
+	d := &delegation{reverse: map[string]cluster.ReverseZone{}, ttl: ttlSeconds(in.TTL), addresses: sortedAddresses(in.Addresses)}
 	service, err := encodeName(in.Service)
 	switch {
 	case in.Service == "":
@@ -102,6 +105,9 @@ func (in DelegationInput) check() (*delegation, error) {
 			return nil, fmt.Errorf("the zone: %w", err)
 		}
 		d.zones = append(d.zones, wire.String()+".")
+		if reverse, err := cluster.ParseReverseZone(zone); err == nil {
+			d.reverse[wire.String()+"."] = reverse
+		}
 	}
 	if !in.SeparateNames {
 		d.servers = []nameServer{{service.String() + ".", d.addresses}}
@@ -115,6 +121,18 @@ func (in DelegationInput) check() (*delegation, error) {
 		d.servers = append(d.servers, nameServer{name.String() + ".", []netip.Addr{a}})
 	}
 	return d, nil
+}
+
+// addressesOf are those of a part of a /24, each of which needs an alias in the zone above (RFC 2317 section 4); none of any other zone.
+func (d *delegation) addressesOf(zone string) (each []netip.Addr) {
+	r, ok := d.reverse[zone]
+	if !ok || !r.Classless() {
+		return nil
+	}
+	for a := r.Covers.Low; r.Covers.Contains(a); a = a.Next() {
+		each = append(each, a)
+	}
+	return each
 }
 
 // list writes the service addresses between separators.

@@ -26,17 +26,21 @@ func siteInput(separate bool) DelegationInput {
 	}
 }
 
-// TestDelegationGolden compares what is printed for each flavour, with one name and with separate names, with the
+// reverseInput has reverse zones of both families, and a part of a /24.
+func reverseInput() DelegationInput {
+	in := siteInput(false)
+	in.Zones = []string{"10.10.10.in-addr.arpa", "4-7.11.10.10.in-addr.arpa", "8.b.d.0.1.0.0.2.ip6.arpa"}
+	return in
+}
+
+// TestDelegationGolden compares what is printed for each flavour, with one name, with separate names, and for reverse zones, with the
 // files in testdata/delegation.
 func TestDelegationGolden(t *testing.T) {
 	for _, flavour := range Flavours() {
-		for _, separate := range []bool{false, true} {
-			name := flavour
-			if separate {
-				name += "-separate"
-			}
+		for suffix, in := range map[string]DelegationInput{"": siteInput(false), "-separate": siteInput(true), "-reverse": reverseInput()} {
+			name := flavour + suffix
 			t.Run(name, func(t *testing.T) {
-				got, err := Delegation(siteInput(separate), flavour)
+				got, err := Delegation(in, flavour)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -60,25 +64,32 @@ func TestDelegationGolden(t *testing.T) {
 
 // TestDelegationIsAccepted gives what is printed to the program it is for, where that is installed.
 func TestDelegationIsAccepted(t *testing.T) {
-	const parentZone = "$ORIGIN company.com.\n@ 60 IN SOA ns hostmaster 1 3600 600 86400 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n"
+	const parentZone = "@ 60 IN SOA ns hostmaster 1 3600 600 86400 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n"
+	everyInput := []DelegationInput{siteInput(false), siteInput(true), reverseInput()}
+	parts := reverseInput()
+	parts.Zones = parts.Zones[1:2]
 	checks := []struct {
 		flavour, program string
 		before           string
 		args             func(file string) []string
+		in               []DelegationInput
 	}{
-		{"bind", "named-checkzone", parentZone, func(f string) []string { return []string{"-i", "full", "company.com", f} }},
-		{"bind-forward", "named-checkconf", "", func(f string) []string { return []string{f} }},
-		{"unbound", "unbound-checkconf", "", func(f string) []string { return []string{f} }},
-		{"dnsmasq", "dnsmasq", "", func(f string) []string { return []string{"--test", "-C", f} }},
+		{"bind", "named-checkzone", "$ORIGIN company.com.\n" + parentZone, func(f string) []string { return []string{"-i", "full", "company.com", f} },
+			[]DelegationInput{siteInput(false), siteInput(true)}},
+		{"bind", "named-checkzone", "$ORIGIN 11.10.10.in-addr.arpa.\n" + parentZone, func(f string) []string { return []string{"-i", "local", "11.10.10.in-addr.arpa", f} },
+			[]DelegationInput{parts}},
+		{"bind-forward", "named-checkconf", "", func(f string) []string { return []string{f} }, everyInput},
+		{"unbound", "unbound-checkconf", "", func(f string) []string { return []string{f} }, everyInput},
+		{"dnsmasq", "dnsmasq", "", func(f string) []string { return []string{"--test", "-C", f} }, everyInput},
 	}
 	for _, c := range checks {
-		for _, separate := range []bool{false, true} {
+		for _, in := range c.in {
 			t.Run(c.flavour, func(t *testing.T) {
 				program, err := exec.LookPath(c.program)
 				if err != nil {
 					t.Skipf("%s is not installed", c.program)
 				}
-				printed, err := Delegation(siteInput(separate), c.flavour)
+				printed, err := Delegation(in, c.flavour)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -37,6 +37,7 @@ func (a *Answerer) Explain(name string, qtype dnsmessage.Type, now time.Time) (d
 	if e == nil {
 		e, completed = z.explainSearch(&q)
 	}
+	e, missing = e.orReverse(&q, missing)
 	d = placement.Decision{Subject: subject, At: now}
 	defer func() { d.Reason = completed + d.Reason }()
 	switch {
@@ -88,6 +89,8 @@ func (e *entry) explain(qtype dnsmessage.Type) (chosen, reason string) {
 		fixed = e.fixed6
 	}
 	switch {
+	case len(e.ptr) > 0 && qtype == dnsmessage.TypePTR:
+		return e.ptr.String(), fmt.Sprintf("PTR %v, the name of the pool or the service that has the address", e.ptr)
 	case (qtype == dnsmessage.TypeA || qtype == dnsmessage.TypeAAAA) && len(fixed) > 0:
 		return joinAddresses(fixed), fmt.Sprintf("the service addresses %s", joinAddresses(fixed))
 	case qtype == dnsmessage.TypeNS && e.apex && len(e.zone.server) > 0:

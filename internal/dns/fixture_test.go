@@ -42,6 +42,9 @@ func testPool(name string, ipv6 bool, nodes int) Pool {
 //	sub.plain.example.org   a zone of its own inside the other
 //	nobody.example.net      a pool without an eligible node
 //
+//	10.in-addr.arpa         names of the addresses of the first two, and of service addresses; 3.0.10.in-addr.arpa is a zone of its own inside
+//	2001:db8::/32           the same in IPv6
+//
 // Its search domains complete names that are in none of them.
 func testView() *View {
 	nobody := testPool("nobody", false, 2)
@@ -70,6 +73,35 @@ func testView() *View {
 			{Name: "sub.plain.example.org", Service: "ns.deep.plain.example.org", Pools: []Pool{testPool("sub", false, 2)}},
 			{Name: "nobody.example.net", Service: "ssip.example.com", Pools: []Pool{nobody}},
 		},
+		Reverse: testReverse(),
+	}
+}
+
+func testReverse() []Reverse {
+	names := func(texts ...string) (out []cluster.ReverseName) {
+		for i := 0; i < len(texts); i += 2 {
+			r, err := cluster.ParseRange(texts[i])
+			if err != nil {
+				panic(err)
+			}
+			out = append(out, cluster.ReverseName{Range: r, Name: texts[i+1]})
+		}
+		return out
+	}
+	zone := func(text string) cluster.ReverseZone {
+		z, err := cluster.ParseReverseZone(text)
+		if err != nil {
+			panic(err)
+		}
+		return z
+	}
+	return []Reverse{
+		{Zone: zone("10.in-addr.arpa"), Service: "ssip.example.com", Names: names("10.0.1.1-10.0.2.2", "Cluster.Example.com", "10.0.0.4-10.0.0.6", "ssip.example.com",
+			"9.255.255.250-10.0.0.1", "before.example.com")},
+		{Zone: zone("3.0.10.in-addr.arpa"), Service: "ssip.example.com", Names: names("10.0.2.250-10.0.3.2", "plain.example.org")},
+		{Zone: zone("0-127.5.0.192.in-addr.arpa"), Service: "ssip.example.com", Names: names("192.0.5.7-192.0.5.200", "files.example.com")},
+		{Zone: zone("9.5.0.192.in-addr.arpa"), Service: "ssip.example.com", Names: names("192.0.5.7-192.0.5.200", "files.example.com")},
+		{Zone: zone("8.b.d.0.1.0.0.2.ip6.arpa"), Names: names("2001:db8:0:1::1-2001:db8:0:1::2", "cluster.example.com", "2001:db8::4", "ssip.example.com")},
 	}
 }
 
@@ -180,6 +212,8 @@ func text(records []dnsmessage.Resource) string {
 			data = netip.AddrFrom16(b.AAAA).String()
 		case *dnsmessage.NSResource:
 			data = b.NS.String()
+		case *dnsmessage.PTRResource:
+			data = b.PTR.String()
 		case *dnsmessage.SOAResource:
 			data = fmt.Sprintf("%v %v %d min %d", b.NS, b.MBox, b.Serial, b.MinTTL)
 		case *dnsmessage.OPTResource:

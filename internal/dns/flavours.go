@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/holdfast/holdfast/internal/cluster"
 )
 
 // delegateBIND prints records for the master file of the parent zone (RFC 1035 section 5), which most servers read.
@@ -15,6 +17,9 @@ func delegateBIND(d *delegation) string {
 	for _, zone := range d.zones {
 		for _, server := range d.servers {
 			fmt.Fprintf(&b, "%s\t%d\tIN\tNS\t%s\n", zone, d.ttl, server.name)
+		}
+		for _, a := range d.addressesOf(zone) {
+			fmt.Fprintf(&b, "%s.\t%d\tIN\tCNAME\t%s.\n", cluster.ReverseNameOf(a), d.ttl, d.reverse[zone].NameOf(a))
 		}
 	}
 	for _, server := range d.servers {
@@ -56,6 +61,10 @@ func delegateWindows(d *delegation) string {
 			fmt.Fprintf(&b, "Add-DnsServerZoneDelegation -Name \"%s\" -ChildZoneName \"%s\" -NameServer \"%s\" -IPAddress %s\n",
 				above, label, server.name, strings.Join(texts, ","))
 		}
+		if each := d.addressesOf(zone); len(each) > 0 {
+			fmt.Fprintf(&b, "%d..%d | ForEach-Object { Add-DnsServerResourceRecordCName -ZoneName \"%s\" -Name $_ -HostNameAlias \"$_.%s\" }\n",
+				each[0].As4()[3], each[len(each)-1].As4()[3], above, zone)
+		}
 	}
 	b.WriteString("# Or, where the server does not hold the zone above, one conditional forwarder for each:\n")
 	for _, zone := range d.zones {
@@ -71,7 +80,12 @@ func stubUnbound(d *delegation) string {
 	var b strings.Builder
 	b.WriteString("# For unbound.conf.\nserver:\n")
 	for _, zone := range d.zones {
-		fmt.Fprintf(&b, "    domain-insecure: \"%s\"\n    private-domain: \"%s\"\n", zone, zone)
+		fmt.Fprintf(&b, "    domain-insecure: \"%s\"\n", zone)
+		if _, reverse := d.reverse[zone]; reverse {
+			fmt.Fprintf(&b, "    local-zone: \"%s\" transparent\n", zone) // of private addresses it denies every name by itself
+		} else {
+			fmt.Fprintf(&b, "    private-domain: \"%s\"\n", zone)
+		}
 	}
 	for _, zone := range d.zones {
 		fmt.Fprintf(&b, "stub-zone:\n    name: \"%s\"\n    stub-first: no\n%s", zone, d.list("    stub-addr: ", "", "\n"))
@@ -87,7 +101,9 @@ func serverDnsmasq(d *delegation) string {
 	for _, zone := range d.zones {
 		name := strings.TrimSuffix(zone, ".")
 		b.WriteString(d.list("server=/"+name+"/", "", "\n"))
-		fmt.Fprintf(&b, "rebind-domain-ok=/%s/\n", name)
+		if _, reverse := d.reverse[zone]; !reverse {
+			fmt.Fprintf(&b, "rebind-domain-ok=/%s/\n", name)
+		}
 	}
 	return b.String()
 }

@@ -37,7 +37,7 @@ func (p *preparedAnswers) forType(t dnsmessage.Type) *prepared {
 		return p.ns
 	case dnsmessage.TypeSOA:
 		return p.soa
-	case dnsmessage.TypeALL, typeDS:
+	case dnsmessage.TypeALL, dnsmessage.TypePTR, typeDS:
 		return nil
 	}
 	if transferOrMeta(t) != dnsmessage.RCodeSuccess {
@@ -54,7 +54,12 @@ func (b *builder) addPrepared() {
 		if !zones[e.zone] {
 			zones[e.zone] = true
 			e.zone.nodata = prepareNegative(e.zone, dnsmessage.RCodeSuccess)
-			e.zone.missing = prepareNegative(e.zone, dnsmessage.RCodeNameError)
+			if e.zone.reverse == nil {
+				e.zone.missing = prepareNegative(e.zone, dnsmessage.RCodeNameError)
+			}
+		}
+		if e.zone.reverse != nil && !e.exists() {
+			continue // what is there depends on more than the name
 		}
 		e.prepare(wireName(text), pools)
 		if e.wildcard != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/cluster"
 )
 
 // SiteQuestion is what a DNS server of the site is asked.
@@ -32,6 +34,8 @@ type Lead struct {
 	Services   []DelegationInput     // of the zone's pools: service names with their addresses. The delegation may name any of them
 	IPv4, IPv6 bool                  // the families of which the zone has a pool
 	Given      func(netip.Addr) bool // whether an address is one of the zone's pools
+	Address    netip.Addr            // of a reverse zone: an address that has a name there; zero: none is asked for
+	Called     string                // that name
 }
 
 // Check asks a DNS server of the site, one question at a time, whether it leads to the zone, and says what is wrong; nothing when all is
@@ -54,6 +58,11 @@ func (l Lead) Check(ask func(SiteQuestion) (SiteReply, error)) (wrong []string, 
 	}
 	for _, t := range l.types() {
 		if fault := l.checkAddresses(ask, t); fault != "" {
+			wrong = append(wrong, fault)
+		}
+	}
+	if l.Address.IsValid() {
+		if fault := l.checkPointer(ask); fault != "" {
 			wrong = append(wrong, fault)
 		}
 	}
@@ -146,19 +155,11 @@ func (l Lead) checkServer(ask func(SiteQuestion) (SiteReply, error), name string
 
 // checkAddresses asks for an address of the zone, as a client does.
 func (l Lead) checkAddresses(ask func(SiteQuestion) (SiteReply, error), t dnsmessage.Type) string {
-	reply, err := ask(SiteQuestion{Name: l.Zone, Type: t, Recurse: true})
-	switch {
-	case err != nil:
-		return fmt.Sprintf("%s: %v", word(t), err)
-	case reply.Silence != "":
-		return fmt.Sprintf("%s: %s", word(t), reply.Silence)
-	case reply.RCode != dnsmessage.RCodeSuccess:
-		return word(t) + ": " + l.blame(reply.RCode)
+	answers, fault := l.find(ask, SiteQuestion{Name: l.Zone, Type: t, Recurse: true})
+	if fault != "" || answers == nil {
+		return fault
 	}
-	got := addressesIn(reply.Answers)
-	if len(got) == 0 && !reply.Recurses && slices.ContainsFunc(reply.Beside, func(r dnsmessage.Resource) bool { return r.Header.Type == dnsmessage.TypeNS }) {
-		return "" // a referral, from a server that gives nothing else
-	}
+	got := addressesIn(answers)
 	if len(got) == 0 {
 		return word(t) + ": no address"
 	}
@@ -166,6 +167,46 @@ func (l Lead) checkAddresses(ask func(SiteQuestion) (SiteReply, error), t dnsmes
 		return fmt.Sprintf("%s: %s, which no pool of the zone has", word(t), firstFew(strange))
 	}
 	return ""
+}
+
+// checkPointer asks what an address is called, by the name that clients ask for: where the zone is a part of a /24, the alias in the zone
+// above has to be there too.
+func (l Lead) checkPointer(ask func(SiteQuestion) (SiteReply, error)) string {
+	answers, fault := l.find(ask, SiteQuestion{Name: cluster.ReverseNameOf(l.Address), Type: dnsmessage.TypePTR, Recurse: true})
+	if fault != "" || answers == nil {
+		return fault
+	}
+	var strange []string
+	for _, r := range answers {
+		if ptr, ok := r.Body.(*dnsmessage.PTRResource); ok {
+			if sameName(ptr.PTR.String(), l.Called) {
+				return ""
+			}
+			strange = append(strange, printable(strings.TrimSuffix(ptr.PTR.String(), ".")))
+		}
+	}
+	if len(strange) == 0 {
+		return fmt.Sprintf("PTR of %v: no name", l.Address)
+	}
+	return fmt.Sprintf("PTR of %v: %s, and not %s", l.Address, firstFew(strange), l.Called)
+}
+
+// find asks for what the zone has and returns the answers; none and no fault for a referral, from a server that gives nothing else.
+func (l Lead) find(ask func(SiteQuestion) (SiteReply, error), q SiteQuestion) (answers []dnsmessage.Resource, fault string) {
+	reply, err := ask(q)
+	switch {
+	case err != nil:
+		return nil, fmt.Sprintf("%s: %v", word(q.Type), err)
+	case reply.Silence != "":
+		return nil, fmt.Sprintf("%s: %s", word(q.Type), reply.Silence)
+	case reply.RCode != dnsmessage.RCodeSuccess:
+		return nil, word(q.Type) + ": " + l.blame(reply.RCode)
+	}
+	referral := !reply.Recurses && slices.ContainsFunc(reply.Beside, func(r dnsmessage.Resource) bool { return r.Header.Type == dnsmessage.TypeNS })
+	if len(reply.Answers) == 0 && referral {
+		return nil, ""
+	}
+	return append([]dnsmessage.Resource{}, reply.Answers...), ""
 }
 
 // blame says what a response code means for a delegation.

@@ -50,6 +50,9 @@ func (s *site) ask(q SiteQuestion) (SiteReply, error) {
 		case "NS":
 			h.Type = dnsmessage.TypeNS
 			body = &dnsmessage.NSResource{NS: dnsmessage.MustNewName(fields[1])}
+		case "PTR":
+			h.Type = dnsmessage.TypePTR
+			body = &dnsmessage.PTRResource{PTR: dnsmessage.MustNewName(fields[1])}
 		case "CNAME":
 			body = &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName(fields[1])}
 		}
@@ -123,5 +126,29 @@ func TestSiteCheckOtherFailures(t *testing.T) {
 	wrong, silent := testLead.Check(func(SiteQuestion) (SiteReply, error) { return SiteReply{}, errors.New("malformed") })
 	if silent || strings.Join(wrong, "; ") != "NS: malformed" {
 		t.Errorf("%q, silent %v", wrong, silent)
+	}
+}
+
+// TestReverseLead: a reverse zone has no addresses of its own; an address in it is asked for by the name that clients ask for, so that the
+// alias above a part of a /24 is looked at too (RFC 2317 section 4).
+func TestReverseLead(t *testing.T) {
+	lead := testLead
+	lead.Zone, lead.IPv4, lead.Address, lead.Called = "0-127.2.0.10.in-addr.arpa", false, netip.MustParseAddr("10.0.2.7"), "data.test"
+	for what, c := range map[string]struct{ ns, ptr, want string }{
+		"all is well":              {"NS ssip.test.", "CNAME 7.0-127.2.0.10.in-addr.arpa.\nPTR DATA.test.", ""},
+		"a referral alone":         {"NS ssip.test.", "+NS ssip.test.", "PTR of 10.0.2.7: no name"},
+		"the alias is missing":     {"NS ssip.test.", "nxdomain", "PTR: NXDOMAIN"},
+		"another name":             {"NS ssip.test.", "PTR old.test.", "PTR of 10.0.2.7: old.test, and not data.test"},
+		"the zone leads elsewhere": {"NS ns.else.test.", "PTR data.test.", "NS: leads to ns.else.test"},
+	} {
+		s := site{says: map[string]string{lead.Zone + " NS": c.ns, "ssip.test A": "A 10.0.0.4\nA 10.0.0.5", "7.2.0.10.in-addr.arpa PTR": c.ptr}}
+		wrong, silent := lead.Check(s.ask)
+		if got := strings.Join(wrong, "; "); silent || !strings.HasPrefix(got, c.want) || (c.want == "") != (got == "") {
+			t.Errorf("%s: %q, %v; want %q", what, got, silent, c.want)
+		}
+	}
+	s := site{refers: true, says: map[string]string{lead.Zone + " NS": "+NS ssip.test.", "ssip.test A": "A 10.0.0.4", "7.2.0.10.in-addr.arpa PTR": "+NS ssip.test."}}
+	if wrong, _ := lead.Check(s.ask); len(wrong) > 0 {
+		t.Errorf("a server that refers: %v", wrong)
 	}
 }

@@ -17,7 +17,15 @@ type View struct {
 	Serial      uint32        // SOA serial
 	Services    []Service
 	Zones       []Zone
+	Reverse     []Reverse
 	Searches    []Search
+}
+
+// Reverse is one delegated zone of names of addresses, in in-addr.arpa or ip6.arpa.
+type Reverse struct {
+	Zone    cluster.ReverseZone
+	Service string                // service name, as of a Zone
+	Names   []cluster.ReverseName // what the addresses are called; in any order, no two of the same address
 }
 
 // Search is the search list of a groupnet. A name that is in no zone, and is asked at a service address of the groupnet,

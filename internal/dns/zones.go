@@ -47,6 +47,7 @@ type entry struct {
 	v4, v6   *pool
 	fixed4   []netip.Addr // addresses that no policy picks: those of service names
 	fixed6   []netip.Addr
+	ptr      wireName // of a name of an address: the name that the address has
 
 	ready preparedAnswers
 
@@ -55,7 +56,7 @@ type entry struct {
 
 // exists reports whether the name has any record, as opposed to being an empty non-terminal.
 func (e *entry) exists() bool {
-	return e.apex || e.v4 != nil || e.v6 != nil || len(e.fixed4)+len(e.fixed6) > 0
+	return e.apex || e.v4 != nil || e.v6 != nil || len(e.fixed4)+len(e.fixed6)+len(e.ptr) > 0
 }
 
 // zone is what all names of a zone share.
@@ -67,8 +68,9 @@ type zone struct {
 	server      wireName // target of NS; empty: the zone has no NS
 	glue4       []netip.Addr
 	glue6       []netip.Addr
+	reverse     *reverseNames // of a zone of names of addresses: those that stand in no table
 
-	nodata, missing *prepared // that a type or a name does not exist
+	nodata, missing *prepared // that a type or a name does not exist; without missing that is found out each time
 }
 
 // pool is a Pool prepared for picking.
@@ -99,6 +101,7 @@ func prepare(v *View, stateOf func(*Pool) *poolState) (*zones, []error) {
 	for i := range v.Zones {
 		b.addZone(&v.Zones[i])
 	}
+	b.addReverse()
 	b.addServiceNames()
 	b.addNonTerminals()
 	b.addPrepared()

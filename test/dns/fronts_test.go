@@ -82,41 +82,64 @@ controls { };
 	return []string{"-g", "-n", "1", "-c", file}
 }
 
+// configure writes the configuration of a resolver with what is printed for it, by its program.
+var configure = map[string]func(t *testing.T, dir, printed string) []string{
+	"unbound": configureUnbound, "kresd": configureKresd,
+	"pdns_recursor": func(t *testing.T, dir, printed string) []string { return configureRecursor(t, dir, "", printed) },
+	"dnsmasq":       func(t *testing.T, dir, printed string) []string { return configureDnsmasq(t, dir, "", printed) },
+}
+
 func unbound(t *testing.T, dir string, zones []*steered) []string {
+	return configureUnbound(t, dir, printed(t, "unbound", through(zones, forwarded)))
+}
+
+func configureUnbound(t *testing.T, dir, printed string) []string {
 	write(t, dir, "root.hints", rootHints)
 	file := write(t, dir, "unbound.conf", "server:\n    interface: 127.0.0.1\n    do-daemonize: no\n    chroot: \"\"\n    username: \"\"\n"+
 		"    pidfile: \"\"\n    use-syslog: no\n    directory: \""+dir+"\"\n    module-config: \"iterator\"\n    num-threads: 1\n"+
-		"    root-hints: root.hints\n"+printed(t, "unbound", through(zones, forwarded)))
+		"    root-hints: root.hints\n"+printed)
 	return []string{"-d", "-c", file}
 }
 
 func kresd(t *testing.T, dir string, zones []*steered) []string {
+	return configureKresd(t, dir, printed(t, "knot", through(zones, forwarded)))
+}
+
+func configureKresd(t *testing.T, dir, printed string) []string {
 	write(t, dir, "root.hints", rootHints)
 	file := write(t, dir, "kresd.conf", "net.listen('127.0.0.1', 53, { kind = 'dns' })\ncache.size = 10 * MB\ntrust_anchors.remove('.')\n"+
-		"modules = { 'hints > iterate' }\nhints.root_file('"+dir+"/root.hints')\n"+printed(t, "knot", through(zones, forwarded)))
+		"modules = { 'hints > iterate' }\nhints.root_file('"+dir+"/root.hints')\n"+printed)
 	return []string{"--noninteractive", "--config=" + file, dir}
 }
 
-// recursor has the lines for PowerDNS Recursor before 5, which are printed as comments beside the newer form.
 func recursor(more string) func(t *testing.T, dir string, zones []*steered) []string {
 	return func(t *testing.T, dir string, zones []*steered) []string {
-		write(t, dir, "root.hints", rootHints)
-		var older strings.Builder
-		for _, line := range regexp.MustCompile(`(?m)^#   (.*\n)`).FindAllStringSubmatch(printed(t, "powerdns", through(zones, forwarded)), -1) {
-			older.WriteString(line[1])
-		}
-		write(t, dir, "recursor.conf", "local-address=127.0.0.1\nsocket-dir="+dir+"\ndaemon=no\nwrite-pid=no\nthreads=1\nhint-file="+dir+"/root.hints\n"+
-			"dont-query=\nforward-zones=\ndnssec=off\nsecurity-poll-suffix=\nsetuid=root\nsetgid=root\n"+more+older.String())
-		return []string{"--config-dir=" + dir}
+		return configureRecursor(t, dir, more, printed(t, "powerdns", through(zones, forwarded)))
 	}
+}
+
+// configureRecursor has the lines for PowerDNS Recursor before 5, which are printed as comments beside the newer form.
+func configureRecursor(t *testing.T, dir, more, printed string) []string {
+	write(t, dir, "root.hints", rootHints)
+	var older strings.Builder
+	for _, line := range regexp.MustCompile(`(?m)^#   (.*\n)`).FindAllStringSubmatch(printed, -1) {
+		older.WriteString(line[1])
+	}
+	write(t, dir, "recursor.conf", "local-address=127.0.0.1\nsocket-dir="+dir+"\ndaemon=no\nwrite-pid=no\nthreads=1\nhint-file="+dir+"/root.hints\n"+
+		"dont-query=\nforward-zones=\ndnssec=off\nsecurity-poll-suffix=\nsetuid=root\nsetgid=root\n"+more+older.String())
+	return []string{"--config-dir=" + dir}
 }
 
 func dnsmasq(more string) func(t *testing.T, dir string, zones []*steered) []string {
 	return func(t *testing.T, dir string, zones []*steered) []string {
-		file := write(t, dir, "dnsmasq.conf", "no-resolv\nno-hosts\nlisten-address=127.0.0.1\nbind-interfaces\nstop-dns-rebind\nuser=root\nserver=10.20.0.2\nrebind-domain-ok=/company.com/\n"+
-			more+printed(t, "dnsmasq", through(zones, forwarded)))
-		return []string{"--keep-in-foreground", "--pid-file=", "--conf-file=" + file}
+		return configureDnsmasq(t, dir, more, printed(t, "dnsmasq", through(zones, forwarded)))
 	}
+}
+
+func configureDnsmasq(t *testing.T, dir, more, printed string) []string {
+	file := write(t, dir, "dnsmasq.conf", "no-resolv\nno-hosts\nlisten-address=127.0.0.1\nbind-interfaces\nstop-dns-rebind\nuser=root\nserver=10.20.0.2\nrebind-domain-ok=/company.com/\n"+
+		more+printed)
+	return []string{"--keep-in-foreground", "--pid-file=", "--conf-file=" + file}
 }
 
 func lonely(z *steered) bool        { return z.path == forwarded && z.kind() == "3-ipv4" }
