@@ -40,7 +40,7 @@ func newDesk(s *Server, service netip.Addr, socket *datagrams.Socket) (*desk, er
 	}
 	return &desk{
 		server: s, service: service, socket: patient, exchange: exchange, scratch: make([]byte, 0, ourUDPLimit),
-		batch: newBatch(s.answerer, service), tally: s.metrics.open(),
+		batch: newBatch(s.answerer, service), tally: s.metrics.open(patient.Overflowed),
 	}, nil
 }
 

@@ -22,6 +22,7 @@ const (
 	countSlipped
 	countUnreadable
 	countUnsent
+	countOverflowed
 	countResponses
 )
 
@@ -61,6 +62,17 @@ type tally struct {
 	_      [cacheLine]byte
 	counts [len(counts{})]atomic.Uint64
 	_      [cacheLine]byte
+
+	overflowed func() (uint32, error) // what the kernel has counted at the desk's socket; it begins anew beyond 32 bits
+	seen       uint32                 // of that; it belongs to metrics.mu
+}
+
+// look counts what the kernel has dropped since the last look. metrics.mu is held.
+func (t *tally) look() {
+	if now, err := t.overflowed(); err == nil {
+		t.counts[countOverflowed].Add(uint64(now - t.seen))
+		t.seen = now
+	}
 }
 
 // take adds what was counted and sets it back.
@@ -86,19 +98,21 @@ type metrics struct {
 	panics    atomic.Uint64
 }
 
-// open gives a new desk its tally.
-func (m *metrics) open() *tally {
+// open gives a new desk its tally. Of what the kernel has dropped at its socket until now, another process has been told.
+func (m *metrics) open(overflowed func() (uint32, error)) *tally {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := &tally{}
+	t := &tally{overflowed: overflowed}
+	t.seen, _ = overflowed()
 	m.desks[t] = true
 	return t
 }
 
-// close keeps what a desk has counted that is no more.
+// close keeps what a desk has counted that is about to close its socket.
 func (m *metrics) close(t *tally) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	t.look()
 	delete(m.desks, t)
 	for i := range t.counts {
 		m.common.counts[i].Add(t.counts[i].Load())
@@ -110,6 +124,9 @@ func (m *metrics) sum(i int) float64 {
 	defer m.mu.Unlock()
 	sum := m.common.counts[i].Load()
 	for t := range m.desks {
+		if i == countOverflowed {
+			t.look()
+		}
 		sum += t.counts[i].Load()
 	}
 	return float64(sum)
@@ -150,6 +167,7 @@ func newMetrics(reg prometheus.Registerer, a *Answerer) *metrics {
 	counter("slipped_total", "Responses over the rate limit that only led to TCP or a cookie.", countSlipped, nil)
 	counter("receive_errors_total", "Errors of receiving over UDP.", countUnreadable, nil)
 	counter("send_errors_total", "Responses over UDP that could not be sent.", countUnsent, nil)
+	counter("overflowed_total", "Datagrams over UDP that the kernel dropped because the buffer of a service address was full.", countOverflowed, nil)
 	counter("queries_total", "Queries received, by transport.", countUDP, prometheus.Labels{"transport": "udp"})
 	counter("queries_total", "Queries received, by transport.", countTCP, prometheus.Labels{"transport": "tcp"})
 	for code, name := range rcodeNames {

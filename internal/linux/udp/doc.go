@@ -7,8 +7,8 @@
 // valid until their next call. Sending and receiving are made as raw system calls, which do not tell the scheduler of Go: they never wait,
 // and so hold nobody up for longer than the copying takes. Waiting does tell it.
 //
-// A Socket, a Receiver, a Sender and an Exchange belong to one goroutine. Of a Waiter, Wake may be called by any goroutine, of a Patient Interrupt,
-// Continue and Close; the rest belongs to the one that waits.
+// A Socket, a Receiver, a Sender and an Exchange belong to one goroutine. Of a Waiter, Wake may be called by any goroutine, of a Patient Overflowed,
+// Interrupt, Continue and Close; the rest belongs to the one that waits.
 //
 // It does not know what is in a datagram, from whom it is, or whether it can be believed.
 package udp

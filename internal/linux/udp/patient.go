@@ -6,10 +6,13 @@ import (
 	"os"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Patient is a socket whose reader waits where the runtime of Go waits for the network: it costs nothing while nothing comes, and waking it
-// takes no thread of its own. It is for one reader; Interrupt, Continue and Close may be called by anybody.
+// takes no thread of its own. It is for one reader; Overflowed, Interrupt, Continue and Close may be called by anybody.
 type Patient struct {
 	*Socket
 	file     *os.File
@@ -50,6 +53,25 @@ func (p *Patient) Receive() (int, error) {
 		return 0, err
 	}
 	return p.received, p.fault
+}
+
+// Overflowed is how many datagrams the kernel has dropped, since it made the socket, because the buffer was full; beyond 32 bits it begins anew. It may
+// be called by anybody, and reads nothing of what waits.
+func (p *Patient) Overflowed() (uint32, error) {
+	const drops = 8 // of the numbers of SO_MEMINFO (linux/sock_diag.h, SK_MEMINFO_DROPS)
+	var numbers [drops + 1]uint32
+	size := uint32(unsafe.Sizeof(numbers))
+	fault := unix.Errno(0)
+	err := p.raw.Control(func(fd uintptr) {
+		_, _, fault = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&numbers)), uintptr(unsafe.Pointer(&size)), 0)
+	})
+	if err == nil && fault != 0 {
+		err = fault
+	}
+	if err != nil {
+		return 0, fmt.Errorf("asking for the count of lost datagrams: %w", err)
+	}
+	return numbers[drops], nil
 }
 
 // Interrupt has Receive return ErrInterrupted, now and until Continue.

@@ -98,3 +98,44 @@ func TestImpatient(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// What the kernel drops, because nobody reads, is counted at the socket, whoever has it.
+func TestOverflow(t *testing.T) {
+	const sent = 1 << 12
+	x := NewExchange(4, 1500)
+	p, one := listenPatient(t, x), listen(t, "127.0.0.1:0")
+	if n, err := p.Overflowed(); n != 0 || err != nil {
+		t.Fatalf("at first %d, %v", n, err)
+	}
+	for range sent {
+		ask(t, one, p.Socket, string(make([]byte, 1500)))
+	}
+	lost, err := p.Overflowed()
+	if lost == 0 || err != nil {
+		t.Fatalf("%d lost, %v", lost, err)
+	}
+	ask(t, one, p.Socket, string(make([]byte, 1500)))
+	if again, err := p.Overflowed(); again != lost+1 || err != nil {
+		t.Errorf("%d lost, then %d, %v", lost, again, err)
+	}
+	read := 0
+	for {
+		n, err := x.Receive(p.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		read += n
+	}
+	if read+int(lost) != sent {
+		t.Errorf("%d were read and %d lost, of %d", read, lost, sent)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Overflowed(); err == nil {
+		t.Error("a closed socket has a count")
+	}
+}
