@@ -73,7 +73,7 @@ type streams struct {
 
 	mu      sync.Mutex
 	open    int
-	clients map[netip.Addr]int
+	clients map[netip.Addr]int // connections by host
 	waiting waiting
 }
 
@@ -85,6 +85,7 @@ func newStreams(l TCPLimits, m *metrics, answer func([]byte, Request) ([]byte, O
 // taken, the connection that has been silent for longest makes room, so that who holds connections and does not ask keeps nobody out
 // who does (RFC 7766 section 6.2.3 leaves to the server how long it waits).
 func (s *streams) admit(c net.Conn, client netip.Addr) bool {
+	client = host(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients[client] >= s.limits.PerClient {
@@ -109,6 +110,16 @@ func (s *streams) admit(c net.Conn, client netip.Addr) bool {
 	return true
 }
 
+// host is whom the connections of an address count for: over IPv6 everybody has a whole /64 of addresses (RFC 7934 section 1).
+func host(client netip.Addr) netip.Addr {
+	if client.Is4() {
+		return client
+	}
+	sixteen := client.As16()
+	clear(sixteen[8:])
+	return netip.AddrFrom16(sixteen)
+}
+
 // remove takes a connection out of the count, once.
 func (s *streams) remove(c net.Conn, client netip.Addr) {
 	if !s.waiting.leave(c) {
@@ -130,7 +141,7 @@ func (s *streams) answered(c net.Conn) {
 func (s *streams) leave(c net.Conn, client netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(c, client)
+	s.remove(c, host(client))
 	s.metrics.streams.Set(float64(s.open))
 }
 

@@ -198,3 +198,23 @@ func TestSilentStreamsMakeRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestStreamsOfOneNetwork: an IPv6 host has all addresses of a /64, and no more connections for it; the next /64 is another's.
+func TestStreamsOfOneNetwork(t *testing.T) {
+	s := newTestStreams(t, TCPLimits{PerClient: 2})
+	var conns []net.Conn
+	for i, c := range []struct {
+		client string
+		admit  bool
+	}{{"2001:db8::1", true}, {"2001:db8::ffff:0:0:1", true}, {"2001:db8::2", false}, {"2001:db8:0:1::1", true}, {"192.0.2.1", true}, {"192.0.2.2", true}} {
+		conn, _ := net.Pipe()
+		conns = append(conns, conn)
+		if got := s.admit(conn, netip.MustParseAddr(c.client)); got != c.admit {
+			t.Errorf("connection %d: admitted %v", i, got)
+		}
+	}
+	s.leave(conns[1], netip.MustParseAddr("2001:db8::ffff:0:0:1"))
+	if !s.admit(conns[2], netip.MustParseAddr("2001:db8::2")) {
+		t.Error("after one has left, the next is refused")
+	}
+}
