@@ -3,17 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"net/netip"
 	"strings"
-)
-
-// Who has which address in the namespace. What is sent to forged sources leaves it by an interface that counts, and ends there.
-var (
-	serviceAddress   = netip.MustParseAddrPort("10.0.53.53:53")
-	honestSources    = netip.MustParsePrefix("10.78.0.0/24")
-	forgedSources    = netip.MustParsePrefix("10.77.0.0/16") // 65,536
-	neighbourAddress = netip.MustParseAddr("10.77.0.200")
-	crowdSources     = netip.MustParsePrefix("10.79.0.0/16") // those that connect
 )
 
 // attack is one way to attack. Those of datagrams have payloads, one after the other; of the others crowd says how connections behave.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"io"
 	"net"
 	"net/netip"
@@ -15,7 +14,7 @@ const crowdSource = 32
 
 // crowd is many connections at once.
 type crowd struct {
-	to       netip.AddrPort
+	ground   *ground
 	count    int
 	began    atomic.Int64 // connections
 	open     atomic.Int64
@@ -24,7 +23,7 @@ type crowd struct {
 	converse func(net.Conn)
 }
 
-func newCrowd(to netip.AddrPort) *crowd { return &crowd{to: to, ended: make(chan struct{})} }
+func newCrowd(g *ground) *crowd { return &crowd{ground: g, ended: make(chan struct{})} }
 
 // slow has each connection send a query an octet a second.
 func (c *crowd) slow() {
@@ -69,19 +68,12 @@ func (c *crowd) run(behave func(*crowd), length time.Duration) fired {
 	behave(c)
 	var under sync.WaitGroup
 	for i := range c.count {
-		under.Go(func() { c.member(crowdAddress(i / crowdSource)) })
+		under.Go(func() { c.member(c.ground.crowdAddress(i / crowdSource)) })
 	}
 	time.Sleep(length)
 	close(c.ended)
 	under.Wait()
 	return fired{Sent: int(c.began.Load()), Connected: int(c.mostOpen.Load())}
-}
-
-// crowdAddress is one of those that connect.
-func crowdAddress(i int) netip.Addr {
-	four := crowdSources.Addr().As4()
-	binary.BigEndian.PutUint16(four[2:], uint16(256*i+1)) // each in a /24 of its own
-	return netip.AddrFrom4(four)
 }
 
 // memberPause is how long a member waits before it connects again.
@@ -90,7 +82,7 @@ const memberPause = 100 * time.Millisecond
 func (c *crowd) member(from netip.Addr) {
 	dialer := net.Dialer{Timeout: honestPatience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
 	for {
-		if conn, err := dialer.Dial("tcp4", c.to.String()); err == nil {
+		if conn, err := dialer.Dial("tcp", c.ground.service.String()); err == nil {
 			c.meet(conn)
 		}
 		select {

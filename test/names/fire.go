@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"slices"
@@ -25,6 +24,7 @@ type fireReport struct {
 	LoadBefore string       `json:"load_before"`
 	LoadAfter  string       `json:"load_after"`
 	Seconds    float64      `json:"seconds"` // of each attack
+	Family     int          `json:"family"`  // of IP
 	Attacks    []fireResult `json:"attacks"`
 }
 
@@ -66,6 +66,7 @@ func fireCommand(arguments []string) error {
 	flags := flag.NewFlagSet("fire", flag.ExitOnError)
 	seconds := flags.Float64("seconds", 3, "length of each attack")
 	rate := flags.Int("rate", 0, "packets a second of an attack at most; 0: as many as can be")
+	family := flags.Int("family", 4, "of IP, 4 or 6")
 	named := flags.String("attacks", "", "which attacks, with commas between; all if empty")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -73,7 +74,11 @@ func fireCommand(arguments []string) error {
 	if os.Getenv(inNamespace) == "" {
 		return inside("fire", arguments)
 	}
-	if err := prepareFire(); err != nil {
+	g, err := groundOf(*family)
+	if err != nil {
+		return err
+	}
+	if err := g.prepare(); err != nil {
 		return err
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -82,17 +87,17 @@ func fireCommand(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	server, err := start(ctx, []string{self, "serve", "-address", serviceAddress.Addr().String(), "-port", "53", "-limit", "0", "-counters", countersAddress}, everyProcessor())
+	server, err := start(ctx, []string{self, "serve", "-address", g.service.Addr().String(), "-port", "53", "-limit", "0", "-counters", countersAddress}, everyProcessor())
 	if err != nil {
 		return err
 	}
 	defer server.stop()
-	clients, err := honestClients(serviceAddress)
+	clients, err := honestClients(g)
 	if err != nil {
 		return err
 	}
 	base := newReport(0, *seconds)
-	r := fireReport{Began: base.Began, Machine: base.Machine, Kernel: base.Kernel, LoadBefore: base.LoadBefore, Seconds: *seconds}
+	r := fireReport{Began: base.Began, Machine: base.Machine, Kernel: base.Kernel, LoadBefore: base.LoadBefore, Seconds: *seconds, Family: *family}
 	for i := range attacks {
 		if *named != "" && !slices.Contains(strings.Split(*named, ","), attacks[i].name) {
 			continue
@@ -101,7 +106,7 @@ func fireCommand(arguments []string) error {
 			return ctx.Err()
 		}
 		fmt.Fprintln(os.Stderr, attacks[i].title)
-		result, err := fireOnce(ctx, &attacks[i], server, clients, *seconds, *rate)
+		result, err := fireOnce(ctx, &attacks[i], g, server, clients, *seconds, *rate)
 		if err != nil {
 			return fmt.Errorf("%s: %w", attacks[i].name, err)
 		}
@@ -118,27 +123,8 @@ func everyProcessor() (all []int) {
 	return all
 }
 
-// prepareFire gives the namespace its addresses. Forged sources are behind an interface that nobody is at the other end of.
-func prepareFire() error {
-	for _, line := range []string{
-		"link set lo up",
-		"link add " + forgedLink + " type veth peer name fire1",
-		"link set fire0 arp off up", "link set fire1 arp off up",
-		"address add " + serviceAddress.Addr().String() + "/32 dev lo",
-		"address add " + neighbourAddress.String() + "/32 dev lo",
-		"route add local " + honestSources.String() + " dev lo",
-		"route add local " + crowdSources.String() + " dev lo",
-		"route add " + forgedSources.String() + " dev " + forgedLink,
-	} {
-		if said, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("preparing the namespace: ip %s: %w: %s", line, err, said)
-		}
-	}
-	return nil
-}
-
 // fireOnce attacks once, between two times of calm.
-func fireOnce(ctx context.Context, a *attack, server *process, clients []*client, seconds float64, rate int) (r fireResult, err error) {
+func fireOnce(ctx context.Context, a *attack, g *ground, server *process, clients []*client, seconds float64, rate int) (r fireResult, err error) {
 	r.Name, r.Title = a.name, a.title
 	if r.Before, err = ask(clients, calm); err != nil {
 		return r, err
@@ -156,7 +142,7 @@ func fireOnce(ctx context.Context, a *attack, server *process, clients []*client
 		return r, err
 	}
 	used, began := server.used(), time.Now()
-	attacker, err := start(ctx, []string{self, "attack", "-name", a.name, "-seconds", fmt.Sprint(seconds), "-rate", fmt.Sprint(rate)}, everyProcessor())
+	attacker, err := start(ctx, []string{self, "attack", "-name", a.name, "-seconds", fmt.Sprint(seconds), "-rate", fmt.Sprint(rate), "-family", fmt.Sprint(g.family())}, everyProcessor())
 	if err != nil {
 		return r, err
 	}
@@ -178,7 +164,7 @@ func fireOnce(ctx context.Context, a *attack, server *process, clients []*client
 	// Only now, when all that waited has been answered.
 	packetsAfter, octetsAfter := leftBy(forgedLink)
 	r.Answers = packetsAfter - packets
-	r.Octets = octetsAfter - octets - r.Answers*headersOf(a)
+	r.Octets = octetsAfter - octets - r.Answers*headersOf(a, g)
 	after, err := countersNow(countersAddress)
 	if err != nil {
 		return r, err
@@ -188,11 +174,11 @@ func fireOnce(ctx context.Context, a *attack, server *process, clients []*client
 }
 
 // headersOf is how many octets of a packet that leaves do not count, the Ethernet header being one.
-func headersOf(a *attack) int {
+func headersOf(a *attack, g *ground) int {
 	if a.syn {
 		return ethernetHeader
 	}
-	return ethernetHeader + ipHeader + udpHeader
+	return ethernetHeader + g.ipHeader + udpHeader
 }
 
 const ethernetHeader = 14

@@ -19,6 +19,10 @@ attackers is what left for the forged sources; amplification its payload over th
 
     make bench SECTIONS=flood
 `)
+	if r.Family == 6 {
+		out.Reset()
+		out.WriteString("The same over IPv6, where the 65,536 sources are of 256 prefixes of /56, as they are of 256 /24 above.\n")
+	}
 	fmt.Fprintf(&out, "\n%s, %s; began %s, load %s, at the end %s; each attack %g s.\n", r.Machine, r.Kernel, r.Began.Format("2006-01-02 15:04 MST"), r.LoadBefore, r.LoadAfter, r.Seconds)
 	out.WriteString("\n| attack | packets | sent to attackers | amplification | server's processors | for each query | its memory at the peak |\n|---|--:|--:|--:|--:|--:|--:|\n")
 	for _, a := range r.Attacks {

@@ -69,7 +69,7 @@ func question(name string, qtype uint16, size uint16, options []byte) []byte {
 
 // askUDP asks for a while at a steady rate.
 func (c *client) askUDP(length time.Duration) error {
-	conn, err := net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0)), net.UDPAddrFromAddrPort(c.to))
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0)), net.UDPAddrFromAddrPort(c.to))
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *client) askTCP(length time.Duration) {
 // connect asks once over a connection.
 func (c *client) connect() ([]byte, error) {
 	dialer := net.Dialer{Timeout: honestPatience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0))}
-	conn, err := dialer.Dial("tcp4", c.to.String())
+	conn, err := dialer.Dial("tcp", c.to.String())
 	if err != nil {
 		return nil, err
 	}
@@ -201,13 +201,14 @@ func (c *client) learn() error {
 }
 
 // honestClients are those that ask a server; it has to answer by now, or soon.
-func honestClients(to netip.AddrPort) ([]*client, error) {
+func honestClients(g *ground) ([]*client, error) {
 	plain := question(asked("w", 0, false), 1, 1232, nil)
+	first := g.honest.Addr().Next()
 	clients := []*client{
-		{kind: withCookie, from: honestSources.Addr().Next(), to: to},
-		{kind: withoutCookie, from: honestSources.Addr().Next().Next(), to: to, query: plain},
-		{kind: neighbour, from: neighbourAddress, to: to, query: plain},
-		{kind: overTCP, from: honestSources.Addr().Next(), to: to, query: plain},
+		{kind: withCookie, from: first, to: g.service},
+		{kind: withoutCookie, from: first.Next(), to: g.service, query: plain},
+		{kind: neighbour, from: g.neighbour, to: g.service, query: plain},
+		{kind: overTCP, from: first, to: g.service, query: plain},
 	}
 	return clients, clients[0].learn()
 }
