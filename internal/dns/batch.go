@@ -17,10 +17,11 @@ type batch struct {
 	answerer *Answerer
 	service  netip.Addr
 
-	zones *zones
-	now   time.Time
-	due   uint64 // now, as the rate limit counts
-	brief brief
+	zones     *zones
+	completes bool // search domains count at the service address
+	now       time.Time
+	due       uint64 // now, as the rate limit counts
+	brief     brief
 
 	jobs   []job
 	groups []group
@@ -67,6 +68,7 @@ func newBatch(a *Answerer, service netip.Addr) *batch {
 // begin forgets the last batch.
 func (b *batch) begin(now time.Time) {
 	b.zones, b.now, b.shared = b.answerer.zones.Load(), now, false
+	b.completes = len(b.zones.searches[b.service]) > 0
 	b.jobs, b.groups, b.draws = b.jobs[:0], b.groups[:0], b.draws[:0]
 	clear(b.known[:])
 	if b.answerer.limiter != nil {
@@ -83,18 +85,11 @@ func (b *batch) read(message []byte, client netip.Addr) {
 	if !b.zones.ready || !q.read(message) {
 		return
 	}
-	e, missing := q.find(b.zones)
-	if e == nil {
-		return
-	}
-	client = client.Unmap()
-	ready := e.ready.forType(q.qtype)
-	if missing && transferOrMeta(q.qtype) == dnsmessage.RCodeSuccess {
-		ready = e.zone.missing
-	}
+	ready := b.find(q)
 	if ready == nil {
 		return
 	}
+	client = client.Unmap()
 	size := q.end + len(ready.records)
 	if q.opt {
 		size += optSize
@@ -110,6 +105,20 @@ func (b *batch) read(message []byte, client netip.Addr) {
 	if !b.bake(j, client) && b.answerer.limiter != nil {
 		j.group = b.join(b.answerer.limiter.key(client))
 	}
+}
+
+// find is what is prepared for a query, if anything is.
+func (b *batch) find(q *brief) *prepared {
+	e, missing := q.find(b.zones)
+	switch {
+	case e == nil && (b.completes || transferOrMeta(q.qtype) != dnsmessage.RCodeSuccess):
+		return nil
+	case e == nil:
+		return preparedRefusal
+	case missing && transferOrMeta(q.qtype) == dnsmessage.RCodeSuccess:
+		return e.zone.missing
+	}
+	return e.ready.forType(q.qtype)
 }
 
 // bake makes the cookies of the response, and reports whether those of the query prove the client's address.
@@ -205,7 +214,10 @@ func (b *batch) respond(i int, message []byte) (length int, outcome Outcome, don
 		return 0, Outcome{Dropped: DropRateLimited}, true
 	}
 	m := message[:cap(message)]
-	m[2] = flagResponse>>8 | flagAuthoritative>>8 | m[2]&(flagRecursion>>8)
+	m[2] = flagResponse>>8 | m[2]&(flagRecursion>>8)
+	if ready != preparedRefusal {
+		m[2] |= flagAuthoritative >> 8
+	}
 	m[3] = m[3]&flagNoCheck | byte(ready.rcode)
 	at := j.end + copy(m[j.end:], ready.records)
 	if ready.zone != nil {

@@ -178,8 +178,11 @@ func given(a *Answerer) (sum uint32) {
 // TestBatchAllocatesNothing: neither a pick, nor a cookie, a wildcard, or an absence. What a turn works out ahead, once in many answers, is the
 // one thing that is new.
 func TestBatchAllocatesNothing(t *testing.T) {
-	_, b := twins(t, testView(), RateLimit{PerSecond: 1e9})
+	v := testView()
+	v.Searches = nil
+	_, b := twins(t, v, RateLimit{PerSecond: 1e9})
 	for _, q := range []asked{
+		{name: "elsewhere.example.", qtype: dnsmessage.TypeA},
 		{name: "cluster.example.com.", qtype: dnsmessage.TypeA}, {name: "cluster.example.com.", qtype: dnsmessage.TypeAAAA, edns: true},
 		{name: "x.cluster.example.com.", qtype: dnsmessage.TypeA}, {name: "x.plain.example.org.", qtype: dnsmessage.TypeA},
 		{name: "cluster.example.com.", qtype: dnsmessage.TypeA, edns: true, options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}},
@@ -275,9 +278,12 @@ func BenchmarkBatch(b *testing.B) {
 			options: []dnsmessage.Option{{Code: optionCookie, Data: []byte("12345678")}}},
 		"wildcard": {name: "bucket.cluster.example.com.", qtype: dnsmessage.TypeA, edns: true},
 		"nxdomain": {name: "a.b.c.plain.example.org.", qtype: dnsmessage.TypeA, edns: true},
+		"refused":  {name: "a.b.c.elsewhere.example.", qtype: dnsmessage.TypeA, edns: true},
 	} {
 		b.Run(name, func(b *testing.B) {
-			batch := newBatch(newTestAnswerer(b, testView(), AnswererOptions{RateLimit: RateLimit{PerSecond: 1e9}}), testService)
+			v := testView()
+			v.Searches = nil
+			batch := newBatch(newTestAnswerer(b, v, AnswererOptions{RateLimit: RateLimit{PerSecond: 1e9}}), testService)
 			query := q.pack(b)
 			var memory [batchSize][]byte
 			for i := range memory {

@@ -131,8 +131,8 @@ func TestViewsChangeUnderABatch(t *testing.T) {
 		t.Errorf("while its zone goes, nodes %v", got)
 	}
 	read()
-	if _, _, done := b.respond(0, memory[0]); done {
-		t.Error("a name that is gone is answered from what was prepared for it")
+	if _, outcome, done := b.respond(0, memory[0]); !done || outcome.RCode != refusedCode {
+		t.Errorf("a name that is gone is answered from what was prepared for it: %+v, done %v", outcome, done)
 	}
 }
 
@@ -174,5 +174,38 @@ func TestBatchLimitsEachPrefix(t *testing.T) {
 		if one, other := given(alone), given(b.answerer); one != other {
 			t.Errorf("step %d: %d picks, together %d", step, one, other)
 		}
+	}
+}
+
+// TestBatchRefusesAlike: what is outside every zone is refused from what is prepared, as a single query is, unless a search domain might complete
+// it or its type says more.
+func TestBatchRefusesAlike(t *testing.T) {
+	v := testView()
+	v.Searches = nil
+	for _, limit := range []RateLimit{{Off: true}, {PerSecond: 10, Burst: 100}} {
+		alone, b := twins(t, v, limit)
+		for _, q := range seedQueries(t) {
+			agreeOn(t, alone, b, q, testNow)
+		}
+	}
+	alone, b := twins(t, v, RateLimit{Off: true})
+	completing, c := twins(t, testView(), RateLimit{Off: true})
+	for _, q := range []asked{{name: "elsewhere.example.", qtype: tA}, {name: "data.", qtype: tANY, edns: true, rd: true}, {name: ".", qtype: tNS}, {name: "in-addr.arpa.", qtype: tPTR}} {
+		if !agreeOn(t, alone, b, q.pack(t), testNow) {
+			t.Errorf("%s is not refused from what is prepared", q.name)
+		}
+		if agreeOn(t, completing, c, q.pack(t), testNow) {
+			t.Errorf("%s is refused, and no search domain was tried", q.name)
+		}
+	}
+	for _, qtype := range []dnsmessage.Type{dnsmessage.TypeAXFR, dnsmessage.TypeOPT, typeTKEY} {
+		if agreeOn(t, alone, b, asked{name: "elsewhere.example.", qtype: qtype}.pack(t), testNow) {
+			t.Errorf("type %d is answered from what is prepared", qtype)
+		}
+	}
+	v.Ready = false
+	alone, b = twins(t, v, RateLimit{Off: true})
+	if agreeOn(t, alone, b, asked{name: "elsewhere.example.", qtype: tA}.pack(t), testNow) {
+		t.Error("it is refused before there is a view")
 	}
 }

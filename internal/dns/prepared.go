@@ -20,6 +20,9 @@ type prepared struct {
 	octets  int   // of the address
 }
 
+// preparedRefusal answers for a name outside every zone: the question alone, without authority.
+var preparedRefusal = &prepared{rcode: dnsmessage.RCodeRefused, counts: 1 << 48}
+
 // preparedAnswers are the responses to questions for a name that exists. Where there is none, the answer is written anew each time.
 type preparedAnswers struct {
 	a, aaaa, ns, soa *prepared
