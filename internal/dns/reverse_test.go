@@ -123,3 +123,46 @@ func TestExplainReverse(t *testing.T) {
 		}
 	}
 }
+
+// FuzzReverse: a name below a reverse zone is answered if, and only if, it is the name of an address that has one, in its one form.
+func FuzzReverse(f *testing.F) {
+	for _, labels := range []string{"\x011\x011\x010\x0210", "\x012\x012\x010\x0210", "\x0201\x011\x010\x0210", "\x010\x010\x010\x0210", "\x03256\x011\x010\x0210", "\x011\x010\x0210", "\x012\x013\x010\x0210", "\x018\x050-127\x015\x010\x03192", "\x019\x015\x010\x03192"} {
+		f.Add([]byte(labels+"\x07in-addr"), uint16(dnsmessage.TypePTR))
+	}
+	f.Add([]byte(strings.Repeat("\x010", 32)+"\x03ip6"), uint16(dnsmessage.TypePTR))
+	f.Add([]byte("\x012"+strings.Repeat("\x010", 15)+"\x011"+strings.Repeat("\x010", 7)+"\x018\x01B\x01d\x010\x011\x010\x010\x012\x03ip6"), uint16(dnsmessage.TypePTR))
+	v := testView()
+	alone, b := twins(f, v, RateLimit{Off: true})
+	f.Fuzz(func(t *testing.T, labels []byte, qtype uint16) {
+		message := append([]byte("\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00"), labels...)
+		message = append(message, "\x04arpa\x00"...)
+		name := message[headerSize:]
+		message = append(message, byte(qtype>>8), byte(qtype), 0, 1)
+		var q query
+		if q.read(message) != nil || q.nameLen != len(name) {
+			return // not one name
+		}
+		agreeOn(t, alone, b, message, testNow)
+		m := ask(t, alone, udp(message))
+		if dnsmessage.Type(qtype) != tPTR {
+			return
+		}
+		want, text := "", q.name().String()
+		if z, err := cluster.ParseReverseZone(strings.Replace(text, ".0-127.5.0.192.", ".5.0.192.", 1)); err == nil && z.Free == 0 {
+			for _, r := range v.Reverse {
+				for _, n := range r.Names {
+					if n.Contains(z.Covers.Low) && r.Zone.Covers.Contains(z.Covers.Low) && strings.HasSuffix("."+text, "."+r.Zone.Name) {
+						want = strings.ToLower(n.Name) + "." // of zones in each other the inner one is later
+					}
+				}
+			}
+		}
+		got := ""
+		if len(m.Answers) == 1 {
+			got = m.Answers[0].Body.(*dnsmessage.PTRResource).PTR.String()
+		}
+		if got != want {
+			t.Fatalf("%v: %q, want %q", q.name(), got, want)
+		}
+	})
+}
