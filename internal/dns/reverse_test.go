@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"bytes"
 	"net/netip"
 	"strings"
 	"testing"
@@ -143,10 +144,10 @@ func FuzzReverse(f *testing.F) {
 			return // not one name
 		}
 		agreeOn(t, alone, b, message, testNow)
-		m := ask(t, alone, udp(message))
-		if dnsmessage.Type(qtype) != tPTR {
-			return
+		if dnsmessage.Type(qtype) != tPTR || bytes.Contains(name, []byte(".")) {
+			return // of a label with a dot the library makes nothing
 		}
+		m := ask(t, alone, udp(message))
 		want, text := "", q.name().String()
 		if z, err := cluster.ParseReverseZone(strings.Replace(text, ".0-127.5.0.192.", ".5.0.192.", 1)); err == nil && z.Free == 0 {
 			for _, r := range v.Reverse {
