@@ -61,9 +61,6 @@ func (b *builder) addPrepared() {
 				e.zone.missing = prepareNegative(e.zone, dnsmessage.RCodeNameError)
 			}
 		}
-		if e.zone.reverse != nil && !e.exists() {
-			continue // what is there depends on more than the name
-		}
 		e.prepare(wireName(text), pools)
 		if e.wildcard != nil {
 			e.wildcard.prepare(nil, pools)

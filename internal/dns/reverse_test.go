@@ -167,3 +167,19 @@ func FuzzReverse(f *testing.F) {
 		}
 	})
 }
+
+// TestZonesBelowAnAddress: a zone of another kind may lie below the name of an address, which then is an empty non-terminal of the table, and still has
+// its name.
+func TestZonesBelowAnAddress(t *testing.T) {
+	v := testView()
+	v.Zones = append(v.Zones, Zone{Name: "odd.1.1.0.10.in-addr.arpa", Pools: []Pool{testPool("odd", false, 1)}})
+	alone, b := twins(t, v, RateLimit{Off: true})
+	for _, name := range []string{"1.1.0.10.in-addr.arpa.", "1.0.10.in-addr.arpa.", "2.1.0.10.in-addr.arpa.", "odd.1.1.0.10.in-addr.arpa.", "even.1.1.0.10.in-addr.arpa."} {
+		for _, qtype := range []dnsmessage.Type{tPTR, tA, tANY} {
+			agreeOn(t, alone, b, asked{name: name, qtype: qtype}.pack(t), testNow)
+		}
+	}
+	if m := askFor(t, alone, "1.1.0.10.in-addr.arpa.", tPTR); len(m.Answers) != 1 {
+		t.Errorf("%v %s", m.RCode, text(m.Answers))
+	}
+}
