@@ -20,9 +20,6 @@ import (
 	"github.com/holdfast/holdfast/internal/problem"
 )
 
-// shareDelay is how long answers are collected before the other holders are told.
-const shareDelay = 2 * time.Millisecond
-
 // maxPanicLogs bounds how many panics are written to the log; all are counted.
 const maxPanicLogs = 10
 
@@ -32,8 +29,8 @@ type Options struct {
 	Registerer prometheus.Registerer // default: metrics are counted and not shown
 	Board      *problem.Board        // default: a board that nobody reads
 	Now        func() time.Time      // default: time.Now
-	// OnAnswered is told which nodes were given out by pools with shared rotation, at most once in 2 ms and never
-	// concurrently. While it runs, further answers are added up.
+	// OnAnswered is told which nodes were given out by pools with shared rotation, at most once in 2 ms, in the long run once in 20 ms,
+	// and never concurrently. While it runs, further answers are added up.
 	OnAnswered func(Told)
 
 	Port          uint16         // default 53
@@ -219,8 +216,9 @@ func (s *Server) given() {
 	}
 }
 
-// share tells the other holders what was given out, collected over shareDelay.
+// share tells the other holders what was given out, at the pace of sharePace.
 func (s *Server) share() {
+	var pace sharePace
 	for {
 		select {
 		case <-s.wake:
@@ -228,7 +226,7 @@ func (s *Server) share() {
 			return
 		}
 		select {
-		case <-time.After(shareDelay):
+		case <-time.After(pace.next(time.Now())):
 		case <-s.done:
 		}
 		if told := s.answerer.TakeGiven(); len(told.Answers) > 0 {
