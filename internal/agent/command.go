@@ -53,6 +53,7 @@ usual; one that is too old to be replaced is stopped as SIGTERM does, so that wh
 				options.Took = func() { tellParent(tell) }
 			}
 			debug.SetMemoryLimit(memoryLimit)
+			makePlaces()
 			if err := raisePriority(); err != nil {
 				logger.Info("running at ordinary priority: an overloaded node may be taken for dead; CAP_SYS_NICE allows a higher one", "error", err)
 			}

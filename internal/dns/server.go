@@ -83,7 +83,7 @@ func NewServer(o Options) *Server {
 		s.port = 53
 	}
 	if s.sockets = o.Sockets; s.sockets <= 0 {
-		s.sockets = runtime.GOMAXPROCS(0)
+		s.sockets = min(runtime.GOMAXPROCS(0), runtime.NumCPU()) // the first may be more
 	}
 	s.sockets = min(s.sockets, maxSockets)
 	a := AnswererOptions{CookieSecrets: o.CookieSecrets, RateLimit: o.RateLimit}
