@@ -20,8 +20,22 @@ type Memory struct {
 	Number  uint64       `json:"number"`
 	Stale   bool         `json:"stale,omitempty"`
 	Waited  bool         `json:"waited,omitempty"`
+	Told    bool         `json:"told,omitempty"`
+
+	NoWitness bool        `json:"no-witness,omitempty"`
+	Ground    GroundState `json:"ground"`
 
 	Questions []QuestionState `json:"questions,omitempty"`
+}
+
+// GroundState is what the node knows of the ground.
+type GroundState struct {
+	Number   uint64 `json:"number,omitempty"`
+	Asked    int64  `json:"asked,omitempty"`
+	Last     int64  `json:"last,omitempty"`
+	Answered int64  `json:"answered,omitempty"`
+	Arrived  int64  `json:"arrived,omitempty"`
+	Since    int64  `json:"since,omitempty"`
 }
 
 // QuestionState is a question that waits for the end of the batch.
@@ -121,7 +135,7 @@ func (p *Peer) Export(name func(time.Time) int64) Memory {
 	}
 	s := Memory{
 		Self: p.self, Life: p.life, Born: at(p.born), Asked: p.asked, Voices: slices.Clone(p.voices), Right: p.right.export(at),
-		Number: p.number, Stale: p.stale, Waited: p.waited,
+		Number: p.number, Stale: p.stale, Waited: p.waited, Told: p.told, NoWitness: p.noWitness, Ground: p.ground.export(at),
 	}
 	for _, q := range p.questions {
 		s.Questions = append(s.Questions, QuestionState{q.from, q.message})
@@ -130,6 +144,14 @@ func (p *Peer) Export(name func(time.Time) int64) Memory {
 		s.Watches = append(s.Watches, w.export(at))
 	}
 	return s
+}
+
+func (g *ground) export(at func(time.Time) int64) GroundState {
+	return GroundState{Number: g.number, Asked: at(g.asked), Last: at(g.last), Answered: at(g.answered), Arrived: at(g.arrived), Since: at(g.since)}
+}
+
+func (s *GroundState) ground(at func(int64) time.Time) ground {
+	return ground{number: s.Number, asked: at(s.Asked), last: at(s.Last), answered: at(s.Answered), arrived: at(s.Arrived), since: at(s.Since)}
 }
 
 func (r *right) export(at func(time.Time) int64) RightState {
@@ -173,7 +195,7 @@ func Import(s Memory, moment func(int64) time.Time) *Peer {
 	}
 	p := &Peer{
 		self: s.Self, life: s.Life, born: at(s.Born), asked: s.Asked.bounded(), voices: slices.Clone(s.Voices), right: s.Right.right(at),
-		watches: map[int]*watch{}, number: s.Number, stale: s.Stale, waited: s.Waited,
+		watches: map[int]*watch{}, number: s.Number, stale: s.Stale, waited: s.Waited, told: s.Told, noWitness: s.NoWitness, ground: s.Ground.ground(at),
 	}
 	for _, q := range s.Questions {
 		p.questions = append(p.questions, question{q.From, q.Message})

@@ -13,6 +13,7 @@ func (p *Peer) receive(e *Received, now time.Time, out *Outbox) {
 		p.heartbeat(e, now, out)
 	case Acknowledgement:
 		if m.Subject == p.self {
+			p.told = p.told && m.Incarnation != p.right.incarnation
 			p.right.acknowledged(m, e.From, e.Network, e.Arrived, now)
 		}
 	case Refusal, DownNotice:
@@ -172,6 +173,9 @@ func (p *Peer) pursue(w *watch, now time.Time, out *Outbox) {
 		for i := range w.inquiry.asked {
 			out.Messages = append(out.Messages, Outgoing{w.inquiry.asked[i].observer, AllNetworks, hint})
 		}
+		if w.record.Observers.has(Ground) {
+			p.putQuestion(now, out)
+		}
 		w.hintDue = now.Add(interval)
 		if now.Sub(w.declared) > slowAsk {
 			w.hintDue = now.Add(max(slowAsk, interval))
@@ -208,11 +212,16 @@ func (p *Peer) conclude(w *watch, now time.Time, out *Outbox) {
 	if p.denied(w, w.incarnation, w.record.Observers.Version, now) != 0 {
 		return
 	}
-	if !w.inquiry.down(p.self, w.record.Observers, window, now) {
+	grounded := w.record.Observers.has(Ground)
+	if !w.inquiry.down(p.self, w.record.Observers, grounded && p.vouches(w), window, now) {
 		return // its own word is given only when it decides: one given in vain would keep the node from resuming
 	}
 	p.confirm(w, window, now)
-	p.learn(w.lnn, w.incarnation, 0, "a majority of its observers confirmed it", out)
+	how := "a majority of its observers confirmed it"
+	if grounded {
+		how = "nothing was heard of it while the gateway answered"
+	}
+	p.learn(w.lnn, w.incarnation, 0, how, out)
 	w.notices, w.noticeDue = noticeTimes, now
 	p.tellAgain(w, now, out)
 }
@@ -224,5 +233,9 @@ func (p *Peer) tellAgain(w *watch, now time.Time, out *Outbox) {
 	}
 	w.notices--
 	w.noticeDue = now.Add(p.window(w))
-	p.tellAll(Message{Kind: DownNotice, Subject: w.lnn, Incarnation: w.over}, out)
+	notice := Message{Kind: DownNotice, Subject: w.lnn, Incarnation: w.over}
+	p.tellAll(notice, out)
+	if w.record.Observers.has(Ground) { // it may live, and hear this node
+		out.Messages = append(out.Messages, Outgoing{w.lnn, AllNetworks, notice})
+	}
 }

@@ -42,6 +42,8 @@ type Entered struct{ Incarnation Incarnation }
 type Configured struct {
 	Timing Timing
 	Voices []Voice // all nodes of the cluster; Over is ignored: the peer knows
+
+	NoWitness bool // of two nodes each asks the ground whether it may go on without the other
 }
 
 // Recorded is what is on record about another node: its incarnation, its observers, and the longest span that it uses.
@@ -101,10 +103,11 @@ type Finding struct {
 type Outbox struct {
 	Messages []Outgoing
 	Findings []Finding
+	Probe    bool // the ground is to be asked now
 }
 
 // Reset empties it.
-func (o *Outbox) Reset() { o.Messages, o.Findings = o.Messages[:0], o.Findings[:0] }
+func (o *Outbox) Reset() { o.Messages, o.Findings, o.Probe = o.Messages[:0], o.Findings[:0], false }
 
 // Standing is a node's own right at one moment.
 type Standing struct {
@@ -129,6 +132,10 @@ type Peer struct {
 	waited  bool     // it has been long enough since the start to take those for dead of whom nothing was heard
 
 	questions []question // which wait for the end of the batch
+
+	noWitness bool   // of two nodes each asks the ground
+	ground    ground // what is known of it
+	told      bool   // something outside the protocol said that this node's incarnation was over, and no node has acknowledged it since
 }
 
 // NewPeer makes the peer of a node whose agent starts now. Life is drawn at random for each start.
@@ -148,6 +155,7 @@ func (p *Peer) Step(event Event, now time.Time, out *Outbox) Standing {
 		if e.Incarnation > p.right.incarnation {
 			p.choose()
 			p.right.enter(e.Incarnation, now)
+			p.ground = ground{} // while there are no heartbeats it is not asked
 		}
 	case *Configured:
 		p.configure(e, now)
@@ -155,7 +163,10 @@ func (p *Peer) Step(event Event, now time.Time, out *Outbox) Standing {
 		p.record(e, now, out)
 	case *Published:
 		p.published(e, now)
+	case *Grounded:
+		p.grounded(e, now)
 	case *Told:
+		p.told = p.told || e.LNN == p.self && e.Over >= p.right.incarnation
 		p.learn(e.LNN, e.Over, 0, e.By, out)
 		p.declare(e)
 	case *Resigned:
@@ -257,6 +268,7 @@ func (p *Peer) due(now time.Time, out *Outbox) {
 	}
 	if b, ok := p.right.nextBeat(now); ok {
 		p.sendBeat(b, out)
+		p.askGround(now, out)
 	}
 }
 
@@ -265,6 +277,9 @@ func (p *Peer) sendBeat(b beat, out *Outbox) {
 	m := Message{Kind: Heartbeat, Subject: p.self, Incarnation: r.incarnation, Number: b.number, Span: b.span, Interval: r.timing.Interval,
 		Lapsed: b.marked, Version: r.set.Version}
 	for _, lnn := range r.asked {
+		if lnn == Ground {
+			continue
+		}
 		if m.Life = 0; b.marked {
 			m.Life = r.leases[lnn].life
 		}
@@ -283,7 +298,7 @@ func (p *Peer) tellAll(m Message, out *Outbox) {
 // configure takes in who the nodes are and how the heartbeats should go.
 func (p *Peer) configure(e *Configured, now time.Time) {
 	p.asked = e.Timing.bounded()
-	p.voices = slices.Clone(e.Voices)
+	p.voices, p.noWitness = slices.Clone(e.Voices), e.NoWitness
 	slices.SortFunc(p.voices, func(a, b Voice) int { return a.LNN - b.LNN })
 	// The watch of a node that left stays: should its number come back, what was confirmed about its old life still counts.
 	p.adopt(now)
@@ -321,6 +336,9 @@ func (p *Peer) choose() {
 		voices = append(voices, v)
 	}
 	wanted := ChooseObservers(p.self, voices, p.right.set.Current)
+	if other, grounded := p.both(); grounded {
+		wanted = []int{Ground, other}
+	}
 	p.right.stranger = !p.configured(p.self)
 	if p.right.stranger && len(wanted) == 0 {
 		return // it keeps those that it has: nothing says that it is alone

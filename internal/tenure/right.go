@@ -156,6 +156,9 @@ func (r *right) judge(now time.Time) {
 	r.phase = lapsed
 	r.lapses++
 	r.why = fmt.Sprintf("incarnation %d lapsed: fewer than %d of its %d observers acknowledged it in time", r.incarnation, Need(len(r.set.Current)), len(r.set.Current))
+	if r.set.has(Ground) {
+		r.why = fmt.Sprintf("incarnation %d lapsed: neither the other node acknowledged it in time, nor did the gateway answer", r.incarnation)
+	}
 	for _, l := range r.leases {
 		l.until = time.Time{} // only answers to marked heartbeats bring it back
 	}
@@ -313,7 +316,7 @@ func (r *right) ripen(now time.Time) {
 		return
 	}
 	recorded := 0
-	for _, lnn := range r.set.Previous {
+	for _, lnn := range r.set.Previous { // the ground records nothing
 		if l := r.leases[lnn]; l != nil && l.recorded >= r.set.Version {
 			recorded++
 		}

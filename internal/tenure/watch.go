@@ -106,7 +106,7 @@ func openInquiry(self int, o Observers, now time.Time) inquiry {
 	q := inquiry{}
 	add := func(set []int) {
 		for _, lnn := range set {
-			if lnn == self || q.of(lnn) != nil {
+			if lnn == self || lnn == Ground || q.of(lnn) != nil {
 				continue
 			}
 			q.asked = append(q.asked, asked{observer: lnn, due: now})
@@ -139,12 +139,12 @@ func (q *inquiry) due() time.Time {
 
 // down reports whether a majority of each set that counts has confirmed, by words that all still count: each was given to a
 // question that is younger than the window, and the promise behind it lasts longer ("short-promise"). This node's own word is
-// given now.
-func (q *inquiry) down(self int, o Observers, window time.Duration, now time.Time) bool {
+// given now; so is the ground's, if vouched says that there is one.
+func (q *inquiry) down(self int, o Observers, vouched bool, window time.Duration, now time.Time) bool {
 	majority := func(set []int) bool {
 		words := 0
 		for _, lnn := range set {
-			if lnn == self {
+			if lnn == self || lnn == Ground && vouched {
 				words++
 			} else if a := q.of(lnn); a != nil && !a.counts.IsZero() && now.Before(a.counts.Add(window)) {
 				words++
