@@ -16,6 +16,7 @@ func drawConfig(t *rapid.T) *Config {
 	c.Settings.NegativeTTL = drawUnits(t, time.Second, 0, longestDay)
 	c.Settings.SampleInterval = drawUnits(t, time.Millisecond, 100, 60_000)
 	c.Settings.HeartbeatInterval = drawUnits(t, time.Millisecond, 10, 10_000)
+	c.Settings.NoWitness = rapid.Bool().Draw(t, "no-witness")
 	c.Settings.HeartbeatMultiplier = rapid.IntRange(2, 50).Draw(t, "multiplier")
 	c.Settings.StoreEndpoints = rapid.SampledFrom([][]string{nil, {"10.9.9.9:2379"}, {"store1:2379", "[fd09::9]:2379"}}).Draw(t, "endpoints")
 	c.Settings.ClientPorts = rapid.SampledFrom([][]uint16{c.Settings.ClientPorts, nil, {1, 65535}}).Draw(t, "ports")
@@ -79,7 +80,7 @@ func drawSubnet(t *rapid.T, c *Config, i int) Subnet {
 	s.MTU = rapid.SampledFrom([]int{0, 1500, 9000}).Draw(t, "mtu")
 	s.VLANID = rapid.SampledFrom([]int{0, 1, 4094}).Draw(t, "vlan")
 	s.Rotation = rapid.SampledFrom([]Rotation{RotationShared, RotationIndependent}).Draw(t, "rotation")
-	if rapid.Bool().Draw(t, "gateway") {
+	if rapid.Bool().Draw(t, "gateway") || c.NoWitness() {
 		s.Gateway = host(i, 1, six)
 	}
 	if rapid.Bool().Draw(t, "service") {

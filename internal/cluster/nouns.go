@@ -29,6 +29,7 @@ type Settings struct {
 	SampleInterval      time.Duration // sample-interval-ms: how often load is measured; default 1 s
 	HeartbeatInterval   time.Duration // heartbeat-interval-ms; default 100 ms
 	HeartbeatMultiplier int           // heartbeat-multiplier; default 3
+	NoWitness           bool          // no-witness: of two nodes each asks its subnets' gateways whether it may go on without the other; default false
 	StoreEndpoints      []string      // store.endpoints: external etcd as host:port; empty means embedded
 	Hooks               []Hook        // hooks: commands around address moves
 	ClientPorts         []uint16      // client-ports: TCP ports counted as client connections; default 20 21 80 443 445 2049

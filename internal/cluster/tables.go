@@ -59,6 +59,8 @@ var settingsTable = &table[Settings]{"cluster", []setting[Settings]{
 		help: "how often each node says that it is alive, in milliseconds", field: func(s *Settings) *time.Duration { return &s.HeartbeatInterval }},
 	scalar[Settings, int]{name: "heartbeat-multiplier", def: 3, form: wholeNumber[int](2, 50),
 		help: "how many missed heartbeats mean that a node is gone", field: func(s *Settings) *int { return &s.HeartbeatMultiplier }},
+	scalar[Settings, bool]{name: "no-witness", form: boolean,
+		help: "of two nodes, either goes on without the other while its subnets' gateways answer; both do where only the link between them is cut", field: func(s *Settings) *bool { return &s.NoWitness }},
 	group[Settings]{storeGroup, "where the shared truth is kept", storeTable},
 	list[Settings, uint16]{name: "client-ports", def: []uint16{20, 21, 80, 443, 445, 2049}, most: maxClientPorts, form: portNumber,
 		help: "TCP ports whose established connections count as clients", field: func(s *Settings) *[]uint16 { return &s.ClientPorts }},

@@ -70,6 +70,7 @@ func (v *validator) config(c *Config) {
 	v.settings()
 	v.nodes()
 	v.voters()
+	v.noWitness()
 	v.searchLists()
 	claims := v.addressClaims()
 	for _, s := range v.subnets {

@@ -69,6 +69,7 @@ func (v *validator) voters() {
 		v.fault(at, "%d nodes are voters or witnesses; the store has one, three or five members", explicit)
 	case voters%2 == 0:
 		v.warn(at, "the store has %d members, and stops when %d of them are lost, as it would with %d; make it one, three or five", voters, voters/2, voters-1)
+	case len(v.c.Nodes) == 2 && v.c.Settings.NoWitness: // noWitness says what that means
 	case len(v.c.Nodes) == 2:
 		v.warn(at, "with two nodes the second hosts nothing, and nothing moves when the first is lost; add a third node, or a witness")
 	case voters == 1 && len(v.c.Nodes) > 2:

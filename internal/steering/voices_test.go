@@ -21,6 +21,11 @@ func TestTwoVoices(t *testing.T) {
 	m.settle()
 	expect(t, "the first declared dead", m.spread(), map[int]int{2: 6})
 
+	alike := newModel(t, 2, 6, "")
+	alike.config.Settings.NoWitness = true
+	alike.settle()
+	expect(t, "two voices that ask the gateway", alike.spread(), map[int]int{1: 3, 2: 3})
+
 	static := newModel(t, 2, 6, "")
 	pool, _, _, _ := static.config.Pool(poolID)
 	pool.AllocMethod = "static"
