@@ -81,9 +81,12 @@ func arpAnnouncements(address netip.Addr, own mac) [][]byte {
 }
 
 // arpProbe asks who has address without claiming it (RFC 5227 section 2.1.1).
-func arpProbe(address netip.Addr, own mac) []byte {
+func arpProbe(address netip.Addr, own mac) []byte { return arpProbeTo(broadcast, address, own) }
+
+// arpProbeTo asks one MAC alone, which is the only one that is troubled.
+func arpProbeTo(to mac, address netip.Addr, own mac) []byte {
 	probe := arpPacket{arpRequest, own, netip.IPv4Unspecified(), mac{}, address}
-	return probe.append(appendEthernet(nil, broadcast, own, typeARP))
+	return probe.append(appendEthernet(nil, to, own, typeARP))
 }
 
 // arpClaim reads a whole frame; it is a claim to the sender's address unless that is unspecified, as in a probe
