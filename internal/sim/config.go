@@ -19,13 +19,16 @@ const interfaceName = "eth0"
 // configOf is the configuration with which a scenario begins.
 func configOf(s Scenario) *cluster.Config {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: {name: sim, heartbeat-interval-ms: %d, heartbeat-multiplier: %d}\nnodes:\n", s.Interval/time.Millisecond, s.Multiplier)
+	fmt.Fprintf(&b, "cluster: {name: sim, heartbeat-interval-ms: %d, heartbeat-multiplier: %d, no-witness: %t}\nnodes:\n", s.Interval/time.Millisecond, s.Multiplier, s.NoWitness)
 	var members []string
 	for lnn := 1; lnn <= s.Nodes; lnn++ {
 		fmt.Fprintf(&b, "  - {name: node%d, lnn: %d, interfaces: [%s], addresses: [10.0.0.%d]}\n", lnn, lnn, interfaceName, 10+lnn)
 		members = append(members, fmt.Sprintf("%q", fmt.Sprintf("%d:%s", lnn, interfaceName)))
 	}
 	b.WriteString("groupnets:\n  - name: groupnet0\n    subnets:\n      - name: subnet0\n        cidr: 10.0.0.0/24\n")
+	if s.NoWitness {
+		b.WriteString("        gateway: 10.0.0.1\n")
+	}
 	if s.Services > 0 {
 		fmt.Fprintf(&b, "        sc-service-name: ssip.sim\n        sc-service-addrs: [10.0.0.2-10.0.0.%d]\n", 1+s.Services)
 	}

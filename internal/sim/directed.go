@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // story is a directed scenario: what goes wrong is given, when exactly and on how many nodes is left to chance.
 type story struct {
@@ -26,10 +29,18 @@ var directed = []story{
 	{"a majority that is declared dead", declaredDead},
 }
 
+// alone are those of two nodes without a witness. A seed does not pick them by chance.
+var alone = []story{
+	{"one of two dies", oneOfTwoDies},
+	{"one of two is cut off", oneOfTwoIsCutOff},
+	{"two are cut from each other", twoAreCut},
+	{"two hear each other again", twoHearAgain},
+}
+
 // Stories are the names of the directed scenarios.
 func Stories() []string {
 	var names []string
-	for _, d := range directed {
+	for _, d := range slices.Concat(directed, alone) {
 		names = append(names, d.name)
 	}
 	return names
@@ -37,7 +48,7 @@ func Stories() []string {
 
 // Directed is a story by its name with the particulars of a seed.
 func Directed(name string, seed uint64) (Scenario, bool) {
-	for _, d := range directed {
+	for _, d := range slices.Concat(directed, alone) {
 		if d.name == name {
 			base := Generate(seed)
 			base.Faults = nil
@@ -45,6 +56,64 @@ func Directed(name string, seed uint64) (Scenario, bool) {
 		}
 	}
 	return Scenario{}, false
+}
+
+// two is a scenario of two nodes without a witness, on one network that loses little.
+func (s Scenario) two(r *random) Scenario {
+	s = s.withoutWitness(r)
+	s.Nodes, s.Networks, s.Faults = 2, 1, nil
+	if s.LossPM >= lossy {
+		s.LossPM = 0
+	}
+	return s
+}
+
+// oneOfTwoDies: the gateway answers all the time.
+func oneOfTwoDies(s Scenario, r *random) Scenario {
+	s = s.two(r)
+	at, lnn := calmBefore+r.between(0, time.Second), 1+r.below(2)
+	return s.told("one of two dies", 2, 3*time.Second,
+		Fault{At: at, Kind: pick(r, Power, Kill, Freeze, Suspend, Stop), Node: lnn, Lasts: r.between(100*time.Millisecond, 6*time.Second)},
+		Fault{At: at + r.between(0, time.Second), Kind: Gateway, Node: lnn, Lasts: r.between(0, time.Second)})
+}
+
+// oneOfTwoIsCutOff: from the other, the store and the gateway. Nobody holds what another does.
+func oneOfTwoIsCutOff(s Scenario, r *random) Scenario {
+	s = s.two(r)
+	at, span := calmBefore+r.between(0, time.Second), s.Interval*time.Duration(s.Multiplier)
+	var faults []Fault
+	for range 1 + r.below(4) {
+		lasts := r.between(span/2, 3*span)
+		faults = append(faults, Fault{At: at, Kind: pick(r, Cut, Switch), Node: 1 + r.below(2), Lasts: lasts})
+		if last := &faults[len(faults)-1]; last.Kind == Switch {
+			last.Node = 0
+		}
+		at += lasts + r.between(0, 5*time.Second)
+	}
+	return s.told("one of two is cut off", 2, 3*time.Second, faults...)
+}
+
+// twoAreCut: only the link between them, while the one or the other fails, too.
+func twoAreCut(s Scenario, r *random) Scenario {
+	s = s.two(r)
+	at := calmBefore + r.between(0, time.Second)
+	lasts := r.between(time.Second, 6*time.Second)
+	return s.told("two are cut from each other", 2, 3*time.Second,
+		Fault{At: at, Kind: pick(r, Cut, Cut, Deaf, Mute), Node: 1, Other: 2, Lasts: lasts},
+		Fault{At: at + r.between(0, lasts), Kind: pick(r, Kill, Power, Freeze, Gateway, Stale), Node: 1 + r.below(2), Lasts: r.between(50*time.Millisecond, 3*time.Second)})
+}
+
+// twoHearAgain: the link between them is cut and mended, again and again.
+func twoHearAgain(s Scenario, r *random) Scenario {
+	s = s.two(r)
+	at, span := calmBefore, s.Interval*time.Duration(s.Multiplier)
+	var faults []Fault
+	for range 2 + r.below(4) {
+		lasts := r.between(span/2, 4*span)
+		faults = append(faults, Fault{At: at, Kind: Cut, Node: 1, Other: 2, Lasts: lasts})
+		at += lasts + r.between(span, 5*time.Second)
+	}
+	return s.told("two hear each other again", 2, 3*time.Second, faults...)
 }
 
 const calmBefore = 4 * time.Second // all nodes have started by then, and every address has a holder

@@ -163,7 +163,7 @@ func (s *simulation) machineFault(f Fault) (end func(), is bool) {
 	case SlowKernel:
 		return s.counted(f, func(n *node) *int { return &n.sluggish }, f.Amount, nil), true
 	case Carrier:
-		return s.counted(f, func(n *node) *int { return &n.noCarrier }, 1, (*node).noteFitness), true
+		return s.counted(f, func(n *node) *int { return &n.noCarrier }, 1, func(n *node) { n.noteFitness(); s.lookApart() }), true
 	case Check:
 		return s.counted(f, func(n *node) *int { return &n.failing }, 1, (*node).noteFitness), true
 	}
@@ -196,7 +196,10 @@ func (s *simulation) networkFault(f Fault) (end func(), is bool) {
 	switch f.Kind {
 	case Deaf, Mute, Cut, Partition, Switch:
 		s.cutOff(f, 1)
-		return func() { s.cutOff(f, -1) }, true
+		s.lookApart()
+		return func() { s.cutOff(f, -1); s.lookApart() }, true
+	case Gateway:
+		return s.muteGateway(f), true
 	case Loss:
 		return s.ways(f, &s.network.loss), true
 	case Late:
@@ -217,7 +220,8 @@ func (s *simulation) ways(f Fault, number *[MaxNodes + 1][MaxNodes + 1]int) func
 		}
 	}
 	change(f.Amount)
-	return func() { change(-f.Amount) }
+	s.lookApart()
+	return func() { change(-f.Amount); s.lookApart() }
 }
 
 // cutOff cuts links, or mends them.

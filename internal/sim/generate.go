@@ -28,12 +28,25 @@ func Generate(seed uint64) Scenario {
 	if r.chance(manyPM) { // with heartbeats that are seldom, so that it can be afforded
 		s.Nodes, s.Interval = tenure.MaxObservers+1+r.below(MaxNodes-tenure.MaxObservers), time.Duration(pick(r, 100, 200))*time.Millisecond
 	}
+	if own := newRandom(seed, 4); s.Nodes == 2 && own.chance(600) { // what is left to chance elsewhere stays as it is
+		s = s.withoutWitness(own)
+	}
 	at := 3 * time.Second
 	for range 1 + r.below(12) {
 		at += r.between(0, 600*time.Millisecond)
 		s.Faults = append(s.Faults, anyFault(s, r, at))
 	}
 	s.Storm = at + time.Second
+	return s.inOrder()
+}
+
+// withoutWitness is a scenario of two nodes that ask the gateway, which is away now and then.
+func (s Scenario) withoutWitness(r *random) Scenario {
+	s.Nodes, s.NoWitness = 2, true
+	for range r.below(4) {
+		at := 3*time.Second + r.between(0, 4*time.Second)
+		s.Faults = append(s.Faults, Fault{At: at, Kind: Gateway, Node: r.below(3), Lasts: r.between(20*time.Millisecond, 2*time.Second)})
+	}
 	return s
 }
 

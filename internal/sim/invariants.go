@@ -88,6 +88,9 @@ func (n *node) gainedRight() {
 
 // found takes in that somebody has found incarnations of a node over: it has no right to hold under any of them.
 func (s *simulation) found(f tenure.Finding) {
+	if s.excused(RightOfOver) {
+		return // who found it may die before they hear each other again, and nobody knows of it then
+	}
 	s.over[f.LNN] = max(s.over[f.LNN], f.Over)
 	if n := s.node(f.LNN); n.right() && n.named <= f.Over {
 		s.fail(RightOfOver, "%s has the right to hold under incarnation %d, which has been found over: %s", n, n.named, f.How)

@@ -20,6 +20,7 @@ type Scenario struct {
 	Networks   int           // over which nodes reach each other: 1 or 2
 	External   bool          // the store is none of the nodes
 	Unguarded  bool          // nodes have no guard
+	NoWitness  bool          // of two nodes each asks the gateway whether it may go on without the other
 	LossPM     int           // messages lost all the time, in a thousand, until the faults end
 	Delay      time.Duration // that a message takes at most, as long as nothing is wrong
 	Storm      time.Duration // until when faults may begin; at the latest then all of them end
@@ -73,6 +74,7 @@ const (
 	ShrinkPool     FaultKind = "shrink-pool"     // the dynamic pool lacks its last Amount addresses
 	LeavePool      FaultKind = "leave-pool"      // the node is no member of the dynamic pool
 	SlowKernel     FaultKind = "slow-kernel"     // the node's kernel takes up to Amount milliseconds longer to change an address
+	Gateway        FaultKind = "gateway"         // the gateway does not answer the node; 0: nobody
 	SpreadServices FaultKind = "spread-services" // an operator evens out the service addresses
 	DeclareDead    FaultKind = "declare-dead"    // an operator declares the node dead, or all, if it has no power then; while it lasts he tries again
 )
@@ -82,7 +84,7 @@ func Kinds() []FaultKind {
 	return []FaultKind{
 		Kill, Power, PowerLeader, Stop, Freeze, Suspend, Slow, GuardKill, GuardFreeze, Deaf, Mute, Cut, Partition, Switch, Loss, Late, StoreAway, StoreLeader,
 		SlowDisk, Stale, Unanswered, ClockStep, Span, Carrier, Check, Drain, Rebalance, ShrinkPool, LeavePool, SlowKernel, SpreadServices,
-		DeclareDead,
+		DeclareDead, Gateway,
 	}
 }
 
@@ -113,7 +115,7 @@ func (s Scenario) String() string {
 	for _, more := range []struct {
 		is   bool
 		text string
-	}{{s.Static, "a static pool"}, {s.Networks > 1, "two networks"}, {s.External, "a store outside"}, {s.Unguarded, "no guard"}} {
+	}{{s.Static, "a static pool"}, {s.Networks > 1, "two networks"}, {s.External, "a store outside"}, {s.Unguarded, "no guard"}, {s.NoWitness, "no witness"}} {
 		if more.is {
 			b.WriteString(", " + more.text)
 		}

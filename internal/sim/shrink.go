@@ -134,7 +134,7 @@ func (h *shrinking) simplify() bool {
 // same compares all but the faults and the seed.
 func (s Scenario) same(o Scenario) bool {
 	return s.Nodes == o.Nodes && s.Interval == o.Interval && s.Multiplier == o.Multiplier && s.Addresses == o.Addresses && s.Static == o.Static &&
-		s.Services == o.Services && s.Networks == o.Networks && s.External == o.External && s.Unguarded == o.Unguarded && s.LossPM == o.LossPM &&
+		s.Services == o.Services && s.Networks == o.Networks && s.External == o.External && s.Unguarded == o.Unguarded && s.NoWitness == o.NoWitness && s.LossPM == o.LossPM &&
 		s.Delay == o.Delay && s.Storm == o.Storm
 }
 

@@ -20,7 +20,7 @@ func (p *process) configure(config *cluster.Config) {
 		voices = append(voices, tenure.Voice{LNN: node.LNN, Rack: node.Rack, Voter: voter})
 	}
 	p.timing = tenure.Timing{Interval: config.Settings.HeartbeatInterval, Multiplier: config.Settings.HeartbeatMultiplier}
-	p.inform(&tenure.Configured{Timing: p.timing, Voices: voices})
+	p.inform(&tenure.Configured{Timing: p.timing, Voices: voices, NoWitness: config.NoWitness()})
 }
 
 // recorded takes in another node's report from the store.
@@ -102,6 +102,10 @@ func (p *process) step(event tenure.Event) {
 	incarnation, _ := p.peer.Incarnation()
 	if !p.standing.MayHold || !before.MayHold || p.standing.Until != before.Until {
 		p.changeDeadline(p.standing, incarnation)
+	}
+	if p.box.Probe {
+		p.box.Probe = false
+		p.askGateway()
 	}
 	news := len(p.box.Findings) > 0
 	for _, f := range p.box.Findings {
