@@ -97,6 +97,7 @@ type Agent struct {
 	seat     *seat
 	edges    edges
 	tenancy  *tenancy
+	gateways *gateways
 	peers    *peers
 	applier  *applier
 	hooks    *hookRelay
@@ -156,6 +157,7 @@ type edges struct {
 	pushes      connectionPusher                                             // the other nodes, told of connections
 	releases    releaser                                                     // and of addresses that they may take
 	declared    declaredAsker                                                // and of what an operator declared
+	gateways    openAsker                                                    // this node's gateways, asked whether they are there
 	site        siteAsker                                                    // the site's DNS servers
 	hurry       func() (back func() error, err error)                        // runs this process in real time; nil: it cannot
 }
@@ -325,6 +327,7 @@ func (a *Agent) openEdges() (edges, func(), error) {
 	return edges{
 		kernel: kernel, announcer: announcer, wire: heartbeats, held: a.peers, checks: a.peers, inside: a.peers, runner: verdict.NewRunner, sockets: sockdiag.Established, links: readCounters,
 		connections: establishedConnections, destroy: destroyConnections, tickles: &tickle.Sender{}, arrivals: &arrival.Listener{}, pushes: a.peers, releases: a.peers, declared: a.peers, site: askSite, hurry: hurryThreads,
+		gateways: func(iface string, gateway netip.Addr) (gatewayAsker, error) { return announcer.Asker(iface, gateway) },
 		names: func(answered func(dns.Told)) names {
 			return dns.NewServer(dns.Options{
 				Logger: a.log, Registerer: a.registry, Board: a.board, Now: a.now, OnAnswered: answered, CookieSecrets: a.cookieSecrets(),

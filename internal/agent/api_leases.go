@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/tenure"
 )
 
 // Every node knows its own leases alone, and they change with every heartbeat: they are asked for when somebody wants to see them.
@@ -106,7 +107,11 @@ func sights(nodes []*holdfastv1.NodeLeases) []*holdfastv1.Sight {
 	for _, n := range nodes {
 		for _, l := range n.Leases {
 			left := l.LeftMs
-			sight(n.Lnn, n.Node, l.Lnn, l.Observer).LeaseLeftMs = &left
+			one := sight(n.Lnn, n.Node, l.Lnn, l.Observer)
+			one.LeaseLeftMs = &left
+			if l.Lnn == tenure.Ground {
+				one.ObserverAnswered, one.HeardMsAgo = true, soonest(l.Acknowledged)
+			}
 		}
 	}
 	for _, n := range nodes {

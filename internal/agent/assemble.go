@@ -44,6 +44,10 @@ func (a *Agent) assemble(config *cluster.Config, e edges) error {
 	a.tenancy.found, a.tenancy.draw = a.foundOver, a.draw
 	a.haste = newHaste(e.hurry, a.now, a.log, a.registry)
 	a.tenancy.hurry = a.haste.begin
+	a.gateways = newGateways(e.gateways, a.tenancy.grounded, a.now, a.log)
+	a.gateways.changed = a.loop.note
+	a.gateways.configure(config, a.self.LNN)
+	a.tenancy.probe = a.gateways.ask
 	a.tenancy.idle = a.from != nil
 	a.tenancy.Configure(config)
 	a.hooks = &hookRelay{event: a.event, log: a.log, peers: a.peers, others: a.present, hooks: a.configuredHooks}
@@ -374,6 +378,7 @@ func (a *Agent) heartbeat() (still func()) {
 	})
 	beats.Go(func() { a.tenancy.keepSilent(ctx) })
 	beats.Go(func() { a.tenancy.tellFindings(ctx) })
+	beats.Go(func() { a.gateways.run(ctx) })
 	return func() {
 		cancel()
 		beats.Wait()

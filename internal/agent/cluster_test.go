@@ -49,6 +49,8 @@ type testCluster struct {
 
 	site siteDNS // the site's DNS servers
 
+	grounds testGrounds
+
 	sick map[string]error // "LNN/CHECK": what that node's check says; nil: it passes
 	mute map[string]bool  // those that never answer in time
 }
@@ -160,7 +162,7 @@ func (c *testCluster) start(lnn int) {
 		sockets: func(...uint16) (map[netip.AddrPort]int, error) { return nil, nil },
 		links:   func() ([]load.Link, error) { return nil, nil },
 
-		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, arrivals: &n.packets, pushes: asker{c, lnn}, releases: asker{c, lnn}, declared: asker{c, lnn}, site: c.siteDNS,
+		connections: n.sockets.each, destroy: n.sockets.destroy, tickles: n.sockets, arrivals: &n.packets, pushes: asker{c, lnn}, releases: asker{c, lnn}, declared: asker{c, lnn}, site: c.siteDNS, gateways: c.grounds.of(lnn),
 	}
 	if err := a.assemble(config, e); err != nil {
 		c.t.Fatal(err)

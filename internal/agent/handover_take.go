@@ -296,6 +296,7 @@ func (l *loop) inherit(rooms *handoverRooms) {
 	l.wasReady, l.readySince, l.least = true, l.now(), rooms.Revision
 	maps.Copy(l.promises.Given, rooms.Given)
 	l.promises.Renounce(rooms.Renounced...)
+	l.gateways.configure(l.replica.config, l.self.LNN)
 	l.tenancy.Configure(l.replica.config)
 	for lnn, entry := range l.replica.members {
 		if lnn != l.self.LNN {

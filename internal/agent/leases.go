@@ -31,6 +31,9 @@ func (t *tenancy) Right() (tenure.Right, time.Time) {
 	return t.peer.Right(), t.now()
 }
 
+// gatewayName is what the ground is called where observers are listed; its number is 0.
+const gatewayName = "the gateway"
+
 // leasesNames says what people call things.
 type leasesNames struct {
 	node     func(lnn int) string
@@ -66,6 +69,13 @@ func (v leasesView) message(self cluster.Node, names leasesNames) *holdfastv1.No
 		m.LeftMs = &left
 	}
 	for _, l := range v.right.Leases {
+		if l.Observer == tenure.Ground { // it has no networks, and nothing to record
+			m.Leases = append(m.Leases, &holdfastv1.ObserverLease{
+				Observer: gatewayName, LeftMs: v.left(l.Until), Acknowledged: v.heard(l.Acknowledged, []string{"its answer"}),
+				Recorded: set.Version, RecordedPresent: true,
+			})
+			continue
+		}
 		m.Leases = append(m.Leases, &holdfastv1.ObserverLease{
 			Observer: names.node(l.Observer), Lnn: int32(l.Observer), LeftMs: v.left(l.Until), Acknowledged: v.heard(l.Acknowledged, names.networks),
 			Recorded: l.Recorded, RecordedPresent: l.Recorded >= set.Version,

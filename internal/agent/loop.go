@@ -160,6 +160,7 @@ func (l *loop) take(ctx context.Context, batch store.Batch) {
 // configChanged puts a new configuration into effect in the rooms that hold a part of it.
 func (l *loop) configChanged() {
 	config := l.replica.config
+	l.gateways.configure(config, l.self.LNN)
 	l.tenancy.Configure(config)
 	l.peers.SetNodes(config.Nodes)
 	l.keepConfig(config)

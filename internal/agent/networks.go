@@ -69,7 +69,7 @@ func (s networkState) blame(cut, others int, span time.Duration, now time.Time) 
 func heardOver(network int, leases []tenure.Lease, networksOf func(lnn int) int, span time.Duration, now time.Time) (heard, of int) {
 	lately := now.Add(-span)
 	for _, l := range leases {
-		if networksOf(l.Observer) <= network || !l.Last().After(lately) {
+		if l.Observer == tenure.Ground || networksOf(l.Observer) <= network || !l.Last().After(lately) {
 			continue
 		}
 		of++

@@ -52,6 +52,7 @@ type tenancy struct {
 	found    func(tenure.Finding) // incarnations of another node are over; must not block
 	hurry    func()               // some were just found over: what they held is with nobody; must not block
 	draw     func(ctx context.Context) (tenure.Incarnation, error)
+	probe    func()               // asks the ground; must not block
 	handOver func(deadline int64) // tells the guard, without blocking; nil: there is none
 
 	reports   sync.Mutex // held while something is asked of the store, and while another agent is about to take over
@@ -85,7 +86,7 @@ var dueNow = &tenure.Due{}
 func newTenancy(lnn int, life uint64, timing tenure.Timing, now func() time.Time) *tenancy {
 	return &tenancy{
 		lnn: lnn, now: now, timing: timing, peer: tenure.NewPeer(lnn, life, timing, now()),
-		wake: make(chan struct{}, 1), silences: make(chan string, 1), findings: make(chan tenure.Finding, 128),
+		probe: func() {}, wake: make(chan struct{}, 1), silences: make(chan string, 1), findings: make(chan tenure.Finding, 128),
 	}
 }
 
@@ -148,7 +149,7 @@ func (t *tenancy) Configure(config *cluster.Config) {
 	t.mu.Lock()
 	t.timing = timingOf(config.Settings)
 	t.mu.Unlock()
-	t.tell(&tenure.Configured{Timing: timingOf(config.Settings), Voices: voices})
+	t.tell(&tenure.Configured{Timing: timingOf(config.Settings), Voices: voices, NoWitness: config.NoWitness()})
 }
 
 // hosts reports whether a node hosts a member of the store.
@@ -250,6 +251,10 @@ func (t *tenancy) step(event tenure.Event, now time.Time) {
 		case t.findings <- f:
 		default: // nobody has read a hundred of them; what counts is in the peer
 		}
+	}
+	if t.box.Probe {
+		t.box.Probe = false
+		t.probe()
 	}
 	news := len(t.box.Findings) > 0
 	if news && t.hurry != nil {

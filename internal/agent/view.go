@@ -48,6 +48,7 @@ func (l *loop) publish(w *steering.World, standing tenure.Standing, incarnation 
 	l.board.Is(incarnation > 0 && !standing.MayHold, problemLapsed, l.self.Name, standing.Reason, now)
 	silent := l.tenancy.StoreSilentFor()
 	l.board.Is(silent > storeSilence, problemNoStore, l.self.Name, "no answer for "+silent.Round(time.Second).String(), now)
+	l.observeGateways(now)
 	for key, why := range l.replica.foreign {
 		l.board.Set(problemForeign, key, why, now)
 	}

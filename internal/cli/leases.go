@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -96,6 +97,9 @@ func observersText(set *pb.ObserverSet, names map[int32]string) string {
 		return "none"
 	}
 	text := fmt.Sprintf("version %d, %d of %s must acknowledge: %s", set.Version, set.Need, count(len(set.Current), "node"), named(set.Current, names))
+	if len(set.Current) > 0 && set.Current[0] == 0 {
+		text = fmt.Sprintf("version %d, the gateway must answer, or one must acknowledge: %s", set.Version, named(set.Current[1:], names))
+	}
 	if set.Changing {
 		text += "; it is changing, so that the set before counts too: " + named(set.Previous, names)
 	}
@@ -108,7 +112,10 @@ func observersText(set *pb.ObserverSet, names map[int32]string) string {
 func named(lnns []int32, names map[int32]string) string {
 	texts := make([]string, len(lnns))
 	for i, lnn := range lnns {
-		if texts[i] = names[lnn]; texts[i] == "" {
+		switch texts[i] = names[lnn]; {
+		case lnn == 0:
+			texts[i] = "the gateway"
+		case texts[i] == "":
 			texts[i] = "node " + number(lnn)
 		}
 	}
@@ -164,6 +171,8 @@ func laySights(p *page, r *pb.LeasesResponse, names map[int32]string) {
 		cells[[2]int32{s.Lnn, s.ObserverLnn}] = s
 	}
 	lnns := sortedKeys(names)
+	called := observerNames(r, names)
+	observers := sortedKeys(called)
 	var rows [][]string
 	if len(lnns) > widestMatrix {
 		for _, s := range r.Sights {
@@ -178,12 +187,12 @@ func laySights(p *page, r *pb.LeasesResponse, names map[int32]string) {
 		return
 	}
 	header := []string{"LEASE OF"}
-	for _, observer := range lnns {
-		header = append(header, "FROM "+names[observer])
+	for _, observer := range observers {
+		header = append(header, "FROM "+called[observer])
 	}
 	for _, lnn := range lnns {
 		row := []string{names[lnn]}
-		for _, observer := range lnns {
+		for _, observer := range observers {
 			text := "-"
 			if s := cells[[2]int32{lnn, observer}]; s != nil {
 				text = sightText(s)
@@ -193,6 +202,18 @@ func laySights(p *page, r *pb.LeasesResponse, names map[int32]string) {
 		rows = append(rows, row)
 	}
 	p.table(header, rows)
+}
+
+// observerNames are those of the nodes, and the gateway's (number 0) where it is one's observer.
+func observerNames(r *pb.LeasesResponse, names map[int32]string) map[int32]string {
+	for _, s := range r.Sights {
+		if s.ObserverLnn == 0 {
+			names = maps.Clone(names)
+			names[0] = s.Observer
+			break
+		}
+	}
+	return names
 }
 
 func sortedKeys(names map[int32]string) []int32 {

@@ -30,3 +30,33 @@ func TestLeasesOfManyNodes(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// The gateway that one of two nodes asks is among its observers, by name.
+func TestLeasesOfTwoThatAskTheGateway(t *testing.T) {
+	left, none, heard := int64(200), int64(0), int64(700)
+	r := &pb.LeasesResponse{Node: "n1", Lnn: 1, Nodes: []*pb.NodeLeases{{
+		Node: "n1", Lnn: 1, MayHold: true, LeftMs: &left, IntervalMs: 100, SpanMs: 300, Incarnation: 4,
+		Observers: &pb.ObserverSet{Version: 1, Recorded: 1, Current: []int32{0, 2}, Need: 1},
+		Leases: []*pb.ObserverLease{
+			{Observer: "the gateway", RecordedPresent: true, Acknowledged: []*pb.NetworkHeard{{Name: "its answer", MsAgo: heard}}},
+			{Observer: "n2", Lnn: 2, LeftMs: left, RecordedPresent: true},
+		},
+	}}, Sights: []*pb.Sight{
+		{Node: "n1", Lnn: 1, Observer: "the gateway", NodeAnswered: true, ObserverAnswered: true, HeardMsAgo: &heard, LeaseLeftMs: &none},
+		{Node: "n1", Lnn: 1, Observer: "n2", ObserverLnn: 2, NodeAnswered: true, LeaseLeftMs: &left},
+	}, Unanswered: []*pb.Unanswered{{Node: "n2", Lnn: 2, Why: "does not answer"}}}
+	p := &page{out: &strings.Builder{}}
+	layLeases(p, r)
+	text := p.out.String()
+	for _, want := range []string{
+		"version 1, the gateway must answer, or one must acknowledge: n2", "the gateway  none   its answer 700ms ago",
+		"FROM the gateway", "none, heard 700ms ago",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "node 0") {
+		t.Errorf("the gateway is taken for a node in\n%s", text)
+	}
+}

@@ -19,7 +19,8 @@ func clusterView(c *cluster.Settings) object {
 	return object{
 		{"name", c.Name}, {"sc-server-ttl", seconds(c.ServerTTL)}, {"negative-ttl", seconds(c.NegativeTTL)},
 		{"sample-interval-ms", c.SampleInterval.Milliseconds()}, {"heartbeat-interval-ms", c.HeartbeatInterval.Milliseconds()},
-		{"heartbeat-multiplier", c.HeartbeatMultiplier}, {"client-ports", items(c.ClientPorts)}, {"store.endpoints", items(c.StoreEndpoints)},
+		{"heartbeat-multiplier", c.HeartbeatMultiplier}, {"no-witness", c.NoWitness},
+		{"client-ports", items(c.ClientPorts)}, {"store.endpoints", items(c.StoreEndpoints)},
 	}
 }
 
