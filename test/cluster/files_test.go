@@ -14,6 +14,7 @@ type cast struct {
 	members                 string // of the pool; default eth0 of each node
 	pool                    string // further settings of the pool, as name: value lines
 	groupnet                string // of the groupnet
+	gateway                 string // of the subnet; default none
 	list                    string // the section nodes:
 	cluster                 string // the section cluster:, as name: value lines
 	multiplier              int    // of the heartbeats, that is tenths of a second of the span; default 30
@@ -44,6 +45,10 @@ func (c cast) file() string {
 	// A span of three seconds: here four nodes and their peers share a few processors, and what these tests look at is not
 	// how soon a death is noticed.
 	file += fmt.Sprintf("  cluster:\n    name: lab\n    heartbeat-multiplier: %d\n", c.multiplier) + indent("    ", c.cluster)
+	gateway := ""
+	if c.gateway != "" {
+		gateway = "          gateway: " + c.gateway + "\n"
+	}
 	if c.list != "" {
 		file += "  nodes:\n" + indent("    ", c.list)
 	}
@@ -52,7 +57,7 @@ func (c cast) file() string {
 %s      subnets:
         - name: subnet0
           cidr: 10.10.0.0/24
-          sc-service-name: ssip.lab
+%s          sc-service-name: ssip.lab
           sc-service-addrs: [%s]
           pools:
             - name: pool0
@@ -60,7 +65,7 @@ func (c cast) file() string {
               ranges: [%s]
               ifaces: [%s]
               sc-dns-zone: cluster.lab
-`, indent("      ", c.groupnet), c.services, c.addresses, c.members) + indent("              ", c.pool)
+`, indent("      ", c.groupnet), gateway, c.services, c.addresses, c.members) + indent("              ", c.pool)
 }
 
 func indent(by, text string) string {
