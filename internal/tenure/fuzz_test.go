@@ -22,7 +22,7 @@ type gambler struct {
 
 // gambles names what may happen, so that the first bytes of an input are readable.
 var gambles = [...]string{"time", "due", "entered", "configured", "recorded", "published", "told", "message", "message", "message", "message",
-	"acknowledged", "acknowledged", "acknowledged"}
+	"acknowledged", "acknowledged", "acknowledged", "grounded"}
 
 func (g *gambler) next() int {
 	if len(g.bytes) == 0 {
@@ -47,7 +47,11 @@ func (g *gambler) span() time.Duration {
 }
 
 func (g *gambler) set() (lnns []int) {
-	for bits, lnn := g.next(), 1; lnn <= 8; lnn++ {
+	bits := g.next()
+	if bits&1 == 1 {
+		lnns = append(lnns, Ground)
+	}
+	for lnn := 1; lnn <= 8; lnn++ {
 		if bits>>lnn&1 == 1 {
 			lnns = append(lnns, lnn)
 		}
@@ -76,6 +80,9 @@ func (g *gambler) configured() Event {
 	e := &Configured{Timing: Timing{Interval: g.span(), Multiplier: int(g.large())}}
 	named := false
 	for _, lnn := range g.set() {
+		if e.NoWitness = e.NoWitness || lnn == Ground; lnn == Ground {
+			continue
+		}
 		e.Voices = append(e.Voices, Voice{LNN: lnn, Rack: string(rune('a' + lnn%2))})
 		named = named || lnn == g.peer.self
 	}
@@ -106,12 +113,17 @@ func (g *gambler) event() Event {
 		return g.message()
 	case "acknowledged":
 		return g.acknowledgement()
+	case "grounded":
+		return &Grounded{Arrived: g.now.Add(-time.Duration(g.next()) * time.Millisecond)}
 	}
 	return &Due{}
 }
 
 // account notes what an observer gives.
 func (g *gambler) account(event Event) {
+	if _, grounded := event.(*Grounded); grounded {
+		g.given[Ground] = later(g.given[Ground], g.sent[g.peer.ground.number])
+	}
 	if e, received := event.(*Received); received && e.Message.Kind == Acknowledgement {
 		if end, there := g.sent[e.Message.Number]; there && e.Message.Incarnation == g.under {
 			g.given[e.From] = later(g.given[e.From], end)
