@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -20,9 +19,8 @@ import (
 
 // testGrounds is where the gateways of a test cluster are: they answer every node but those that are named.
 type testGrounds struct {
-	mu    sync.Mutex
-	mute  map[int]bool // by LNN: what it asks is not answered
-	asked map[int]int
+	mu   sync.Mutex
+	mute map[int]bool // by LNN: what it asks is not answered
 }
 
 func (g *testGrounds) silence(lnn int, on bool) {
@@ -199,7 +197,7 @@ func TestEveryGatewayIsAsked(t *testing.T) {
 				k.broken = broken
 			}
 			return k, nil
-		}, func() { told++ }, time.Now, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		}, func() { told++ }, time.Now, slog.New(slog.DiscardHandler))
 		g.configure(config, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
