@@ -234,3 +234,23 @@ func TestEveryGatewayIsAsked(t *testing.T) {
 		}
 	})
 }
+
+// While both reach the store in such a cut, the first goes on with everything, and the second does not begin again and again.
+func TestOfTwoThatReachTheStoreTheFirstGoesOn(t *testing.T) {
+	inClusterOf(t, twoAlone(), []int{6, 6}, func(t *testing.T, c *testCluster) {
+		c.sever(1, 2, true)
+		time.Sleep(5 * time.Second)
+		before := c.nodes[1].agent.tenancy.Incarnation()
+		for range 50 {
+			time.Sleep(200 * time.Millisecond)
+			if first, second := c.onKernel(1), c.onKernel(2); len(first) != 14 || len(second) != 0 {
+				t.Fatalf("the first holds %v, and the second %v\n%s", first, second, c.story())
+			}
+		}
+		if now := c.nodes[1].agent.tenancy.Incarnation(); now != before {
+			t.Errorf("the first began incarnation %d after %d", now, before)
+		}
+		c.sever(1, 2, false)
+		c.eventually("all is as before", func() bool { return c.spreadIs(6, 6) })
+	})
+}
