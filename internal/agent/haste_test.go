@@ -49,7 +49,7 @@ func TestHasteEnds(t *testing.T) {
 		if h.since.IsZero() || h.asked != 1 {
 			t.Fatalf("it does not hurry any more, or began %d times", h.asked)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if !h.since.IsZero() || h.took != 2*hasteFor-1 {
 			t.Errorf("it hurried for %v, and does still: %v", h.took, !h.since.IsZero())

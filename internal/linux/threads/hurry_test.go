@@ -57,7 +57,7 @@ func hurried() error {
 		return a.Policy == unix.SCHED_NORMAL && a.Nice == all.Nice && a.Flags == 0
 	})
 	if was, err := unix.SchedGetAttr(apart, 0); err != nil || was.Priority != 7 {
-		return fmt.Errorf("the one that was in real time already: %+v, %v", was, err)
+		return fmt.Errorf("the one that was in real time already: %+v, %w", was, err)
 	}
 	return errors.Join(during, childErr, ordinary(child), after)
 }
