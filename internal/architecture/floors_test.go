@@ -48,6 +48,12 @@ var floors = []struct {
 	{"internal/broker/rules", []string{"internal/broker/fleet", "internal/problem"}},
 	{"internal/broker/fleet", nil},
 
+	// The SSH session gateway, and what it rests on. It knows no broker, only what brokers sign.
+	{"internal/broker/sshgate", []string{"internal/broker/token", "internal/broker/recording", "internal/broker/audit"}},
+	{"internal/broker/token", nil},
+	{"internal/broker/recording", nil},
+	{"internal/broker/audit", nil},
+
 	// What they rest on. Load hands its figures over as placement reads them.
 	{"internal/load", []string{"internal/placement", "internal/problem", "internal/cluster"}},
 	{"internal/verdict", []string{"internal/verdict/probe", "internal/problem", "internal/cluster"}},
@@ -108,11 +114,12 @@ var fences = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim"}, "commands are defined where they are run"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain, and carries replies from one to the other"},
-	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},
+	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict", "internal/broker/sshgate"}, "what decides counts nothing"},
 	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
 	{"golang.org/x/net/ipv4", []string{"internal/lab"}, "the probes of the lab send and read many packets at once"},
-	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
-	{"golang.org/x/crypto", []string{"internal/tenure/datagram"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand"},
+	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "internal/broker/recording", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
+	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},
+	{"filippo.io/age", []string{"internal/broker/recording"}, "recordings are encrypted in one place"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 
 	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe", "internal/broker/poll"}, "HTTP is for the API, for checks, for asking central managers and for the lab"},

@@ -40,6 +40,11 @@ var deciding = []string{
 	"internal/address/connections.go",
 	"internal/address/tables.go",
 	"internal/address/courses.go",
+	"internal/broker/token",
+	"internal/broker/sshgate/policy.go",
+	"internal/broker/sshgate/names.go",
+	"internal/broker/recording/recording.go",
+	"internal/broker/recording/screen.go",
 }
 
 // acting are the files of a deciding package that act: what runs its decisions beside each other, and its command.

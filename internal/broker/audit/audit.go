@@ -1,0 +1,82 @@
+// Package audit writes down who did what through a gateway: JSON, one record on a line, appended to a file.
+//
+// The file is opened for each record, so that whatever rotates logs may rename it at any time; records of several processes do not mix.
+// A record that cannot be written is an error for the caller, who then lets nothing begin. Log is safe for concurrent use. There is no
+// secret in a record: no token, no key, and no command line either, since people write passwords into those; commands are in the recordings, which
+// can be encrypted.
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Event is what a record says.
+type Event string
+
+const (
+	// Refused: a connection was not admitted.
+	Refused Event = "refused"
+	// Started: a session was admitted.
+	Started Event = "started"
+	// Ended: a session is over.
+	Ended Event = "ended"
+)
+
+// Record is one line. Texts are cut to MaxText; lists are bounded by whoever fills them.
+type Record struct {
+	Time       time.Time `json:"time"`
+	Event      Event     `json:"event"`
+	Session    string    `json:"session,omitempty"`
+	Who        string    `json:"who,omitempty"`
+	Target     string    `json:"target,omitempty"`
+	Account    string    `json:"account,omitempty"`
+	Gateway    string    `json:"gateway"`
+	Client     string    `json:"client"`               // address and port
+	Token      string    `json:"token,omitempty"`      // its ID, with which nothing can be opened
+	Rule       string    `json:"rule,omitempty"`       // of the broker's choice, as the token tells it
+	Fitness    string    `json:"fitness,omitempty"`    // of the gateway, as the token tells it
+	May        []string  `json:"may,omitempty"`        // what was granted
+	Started    time.Time `json:"started,omitzero"`     // of a session that has ended
+	Seconds    float64   `json:"seconds,omitempty"`    // by a clock that nobody sets
+	Outcome    string    `json:"outcome,omitempty"`    // why it was refused or how it ended
+	BytesIn    int64     `json:"bytes_in,omitempty"`   // from the client to the target
+	BytesOut   int64     `json:"bytes_out,omitempty"`  // from the target to the client
+	Channels   []string  `json:"channels,omitempty"`   // what was done: shell, exec, sftp, jump, local-forward host:port
+	Requests   []string  `json:"refused,omitempty"`    // what was asked for and refused
+	Recordings []string  `json:"recordings,omitempty"` // files, from the directory of recordings
+	Unrecorded bool      `json:"unrecorded,omitempty"` // something was done that cannot be recorded (jump, forwarding)
+}
+
+// MaxText bounds each text of a record, in bytes.
+const MaxText = 1024
+
+// Log is a file of records.
+type Log struct{ path string }
+
+// New names the file. It is made with the first record, readable by its owner.
+func New(path string) *Log { return &Log{path: path} }
+
+// Write appends a record.
+func (l *Log) Write(r Record) error {
+	for _, text := range []*string{&r.Outcome, &r.Client, &r.Who, &r.Target, &r.Account} {
+		*text = (*text)[:min(len(*text), MaxText)]
+	}
+	r.Time, r.Started = r.Time.UTC(), r.Started.UTC()
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("writing an audit record: %w", err)
+	}
+	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing an audit record: %w", err)
+	}
+	_, err = file.Write(append(line, '\n'))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("writing an audit record: %w", err)
+	}
+	return nil
+}

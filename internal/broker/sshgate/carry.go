@@ -1,0 +1,194 @@
+package sshgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// end is one end of what is carried: an SSH channel or a TCP connection.
+type end interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// lingering is how long what a client sent is still carried on after it closed its channel altogether.
+const lingering = 5 * time.Second
+
+// bufferSize is what one direction carries at a time: a few of SSH's packets of 32 KiB.
+const bufferSize = 64 << 10
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// copy carries one direction until its end, and hands each part to look before it goes on, if look is not nil.
+func (c *connection) copy(to io.Writer, from io.Reader, count *atomic.Int64, look func([]byte) error) error {
+	buffer, _ := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
+	for {
+		n, err := from.Read(buffer[:])
+		if n > 0 {
+			count.Add(int64(n))
+			c.moved.Store(int64(c.elapsed()))
+			if look != nil {
+				if err := look(buffer[:n]); err != nil {
+					return err
+				}
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// pipe carries both directions between a client's end and the target's until both are over, or one fails.
+func (c *connection) pipe(client, target end) {
+	var both sync.WaitGroup
+	carry := func(to, from end, count *atomic.Int64) {
+		if c.copy(to, from, count, nil) == nil && to.CloseWrite() == nil {
+			return
+		}
+		_ = client.Close() // the other direction ends with it
+		_ = target.Close()
+	}
+	both.Go(func() { carry(target, client, &c.in) })
+	both.Go(func() { carry(client, target, &c.out) })
+	both.Wait()
+	_ = client.Close()
+	_ = target.Close()
+}
+
+// hear answers no to all requests of a channel, and closes the other end some time after the channel is closed: by then what was sent is carried.
+func (c *connection) hear(requests <-chan *ssh.Request, other end) {
+	for r := range requests {
+		c.answer(r.Reply(false, nil))
+	}
+	timer := time.NewTimer(lingering)
+	defer timer.Stop()
+	select {
+	case <-c.ctx.Done():
+	case <-timer.C:
+	}
+	_ = other.Close()
+}
+
+// join carries between two channels, with the requests of both refused.
+func (c *connection) join(client ssh.Channel, ofClient <-chan *ssh.Request, target ssh.Channel, ofTarget <-chan *ssh.Request) {
+	go c.hear(ofClient, target)
+	go c.hear(ofTarget, client)
+	c.pipe(client, target)
+}
+
+// through lets the target connect further (ssh -L).
+func (c *connection) through(n ssh.NewChannel, what string) {
+	target, err := c.reach()
+	if err != nil {
+		c.answer(n.Reject(ssh.ConnectionFailed, "holdfast: "+err.Error()))
+		return
+	}
+	there, ofTarget, err := target.OpenChannel(n.ChannelType(), n.ExtraData())
+	if err != nil {
+		c.answer(n.Reject(rejection(err)))
+		return
+	}
+	here, ofClient, err := n.Accept()
+	if err != nil {
+		_ = there.Close()
+		return
+	}
+	c.noteUnrecorded(what)
+	c.join(here, ofClient, there, ofTarget)
+}
+
+// rejection passes on why a channel was not opened.
+func rejection(err error) (ssh.RejectionReason, string) {
+	var refused *ssh.OpenChannelError
+	if errors.As(err, &refused) {
+		return refused.Reason, "the target says: " + printable(refused.Message)
+	}
+	return ssh.ConnectionFailed, "holdfast: the connection to the target is lost"
+}
+
+// jump connects to the target's own sshd, which then sees the client itself (ssh -J). What goes by is encrypted between those two.
+func (c *connection) jump(n ssh.NewChannel, what string) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.gate.options.Limits.Dial)
+	defer cancel()
+	conn, err := c.gate.options.Dial(ctx, "tcp", c.grant.Target.String())
+	if err != nil {
+		c.gate.counts.targetsFailed.WithLabelValues("reach").Inc()
+		c.answer(n.Reject(ssh.ConnectionFailed, fmt.Sprintf("holdfast: the target %s cannot be reached from the gateway %s: %v", c.grant.Target, c.gate.options.Name, err)))
+		return
+	}
+	there, ok := conn.(end)
+	if !ok {
+		there = whole{conn}
+	}
+	here, requests, err := n.Accept()
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	defer stop()
+	c.noteUnrecorded(what)
+	go c.hear(requests, there)
+	c.pipe(here, there)
+}
+
+// whole is a connection that can only be closed in both directions.
+type whole struct{ net.Conn }
+
+func (w whole) CloseWrite() error { return w.Close() }
+
+// fromTarget takes a channel that the target wants to open to the client: for ssh -R, -A and -X.
+func (c *connection) fromTarget(n ssh.NewChannel) {
+	what, allowed := c.rules.fromTarget(n.ChannelType())
+	if !allowed {
+		c.noteRefused(n.ChannelType(), "the target may not open it")
+		c.answer(n.Reject(ssh.Prohibited, "holdfast: this is not allowed"))
+		return
+	}
+	if !c.occupy() {
+		c.answer(n.Reject(ssh.ResourceShortage, "holdfast: the session has as many channels as it may"))
+		return
+	}
+	c.all.Go(func() {
+		defer c.vacate()
+		c.lock.Lock()
+		conn := c.conn
+		c.lock.Unlock()
+		here, ofClient, err := conn.OpenChannel(n.ChannelType(), n.ExtraData())
+		if err != nil {
+			c.answer(n.Reject(rejection(err)))
+			return
+		}
+		there, ofTarget, err := n.Accept()
+		if err != nil {
+			_ = here.Close()
+			return
+		}
+		c.noteUnrecorded(what)
+		c.join(here, ofClient, there, ofTarget)
+	})
+}
+
+// noteUnrecorded writes down that something was done that no recording shows.
+func (c *connection) noteUnrecorded(what string) {
+	c.note(&c.done, what)
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.unrecorded = true
+}

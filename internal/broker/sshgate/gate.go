@@ -1,0 +1,318 @@
+// Package sshgate is an SSH server that takes a session to a target and records it: an SSH proxy between a client and a target's sshd.
+//
+// A client comes with a session token as its user name. The gateway checks it by itself (package token), so that it needs no broker: neither
+// to begin a session nor to go on with one. It logs in at the target with a certificate of minutes that it signs itself, or with
+// the agent that the client forwards, and only after the target has proved that it is the one on record (known_hosts). Then it passes on
+// channel by channel and request by request what the token allows, and refuses the rest with a reason that the user sees.
+//
+// What is shown in a shell is recorded before it is shown. A session that cannot be recorded or audited does not begin, and one whose
+// recording fails is ended.
+//
+// Every connection has goroutines of its own and shares nothing but the Gate, which is safe for concurrent use. Connections, those under way
+// in particular, channels, times and waiting data are bounded (Limits); what is refused at a bound is counted. What is allowed is decided in
+// policy.go and names.go, which are pure.
+package sshgate
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/holdfast/holdfast/internal/broker/audit"
+	"github.com/holdfast/holdfast/internal/broker/recording"
+	"github.com/holdfast/holdfast/internal/broker/token"
+)
+
+// Limits bound what a gateway takes on. Zero values become the defaults.
+type Limits struct {
+	Starting           int           // connections that are not yet admitted, in all; the next is closed at once. Default 64
+	StartingPerAddress int           // the same, from one address (of IPv6: one /64). Default 16
+	Sessions           int           // admitted connections. Default 1000
+	Channels           int           // channels of one connection at a time. Default 64
+	Handshake          time.Duration // from connecting to being admitted. Default 20 s
+	Dial               time.Duration // to reach the target and log in there. Default 10 s
+	Idle               time.Duration // without any data in either direction. Default 1 h
+	Total              time.Duration // of a session; the token may say less. Default 24 h
+	KeepAlive          time.Duration // between questions whether the other side is there; three without answer end the session. Default 15 s
+	Drain              time.Duration // for sessions to end by themselves when the gateway stops. Default 10 s
+	Tokens             int           // used tokens that are remembered. Default 100 000
+}
+
+func (l Limits) withDefaults() Limits {
+	for _, n := range []struct {
+		at      *int
+		instead int
+	}{{&l.Starting, 64}, {&l.StartingPerAddress, 16}, {&l.Sessions, 1000}, {&l.Channels, 64}, {&l.Tokens, 100_000}} {
+		if *n.at == 0 {
+			*n.at = n.instead
+		}
+	}
+	for _, d := range []struct {
+		at      *time.Duration
+		instead time.Duration
+	}{{&l.Handshake, 20 * time.Second}, {&l.Dial, 10 * time.Second}, {&l.Idle, time.Hour}, {&l.Total, 24 * time.Hour}, {&l.KeepAlive, 15 * time.Second}, {&l.Drain, 10 * time.Second}} {
+		if *d.at == 0 {
+			*d.at = d.instead
+		}
+	}
+	return l
+}
+
+// Recorder begins recordings. *recording.Store is one.
+type Recorder interface {
+	Room() error
+	Begin(recording.Header) (*recording.Writer, error)
+}
+
+// Auditor takes records. *audit.Log is one.
+type Auditor interface{ Write(audit.Record) error }
+
+// HostKeys tells targets from impostors. *KnownHosts is one.
+type HostKeys interface {
+	// For returns what a target has to prove, or why nothing is known of it.
+	For(address string) (ssh.HostKeyCallback, []string, error)
+}
+
+// Options are what a Gate is made of. All are needed but where a default is named.
+type Options struct {
+	Name        string                     // of this gateway, as tokens say it
+	HostKeys    []ssh.Signer               // by which it proves itself to clients
+	Brokers     func() []ed25519.PublicKey // whose tokens count; asked for each connection, so that it may change
+	UserCA      ssh.Signer                 // signs certificates for targets; nil if only forwarded agents are used
+	Targets     HostKeys
+	Recorder    Recorder
+	Auditor     Auditor
+	May         token.Channels // what tokens may grant here at most; default everything
+	RecordInput bool           // what is typed is recorded as well, passwords included
+	Environment []string       // variables that may be set on the target, with * at the end; default LANG, LC_*, TERM, COLORTERM
+	Limits      Limits
+	Logger      *slog.Logger
+	Metrics     prometheus.Registerer
+	Now         func() time.Time                                                     // default time.Now
+	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // default net.Dialer
+}
+
+// Gate is an SSH gateway.
+type Gate struct {
+	options Options
+	config  ssh.ServerConfig
+	counts  *counts
+	now     func() time.Time
+
+	lock        sync.Mutex
+	spent       *token.Spent
+	starting    map[netip.Addr]int
+	startingAll int
+	sessions    map[*connection]bool
+	stopping    bool
+	handlers    sync.WaitGroup
+}
+
+// New makes a gateway. Serve starts it.
+func New(options Options) (*Gate, error) {
+	options.Limits = options.Limits.withDefaults()
+	if options.May == 0 {
+		options.May = token.AllChannels
+	}
+	if options.Environment == nil {
+		options.Environment = []string{"LANG", "LC_*", "TERM", "COLORTERM"}
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.Dial == nil {
+		options.Dial = (&net.Dialer{}).DialContext
+	}
+	if len(options.HostKeys) == 0 {
+		return nil, errors.New("the SSH gateway has no host key by which to prove itself")
+	}
+	counts, err := newCounts(options.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gate{
+		options: options, counts: counts, now: options.Now, spent: token.NewSpent(options.Limits.Tokens),
+		starting: map[netip.Addr]int{}, sessions: map[*connection]bool{},
+	}
+	g.config = ssh.ServerConfig{Config: algorithms(), ServerVersion: "SSH-2.0-Holdfast"}
+	for _, key := range options.HostKeys {
+		g.config.AddHostKey(key)
+	}
+	return g, nil
+}
+
+// algorithms are what the gateway agrees to, on both sides. The ciphers are AES-GCM alone: every client since OpenSSH 6.2 has it, and where
+// more were offered, OpenSSH's client before version 10 would take one that costs several times as much for each byte.
+func algorithms() ssh.Config {
+	return ssh.Config{
+		KeyExchanges: []string{ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeCurve25519, "curve25519-sha256@libssh.org", ssh.KeyExchangeECDHP256},
+		Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherAES256GCM},
+		MACs:         []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM},
+	}
+}
+
+// Serve takes connections until the context ends or the listener fails, and returns when the sessions are over: they get Limits.Drain to end by
+// themselves. Nothing else ends them: neither a broker that is gone nor a configuration that changes.
+func (g *Gate) Serve(ctx context.Context, listener net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	var failure error
+	for failure == nil {
+		conn, err := listener.Accept()
+		switch {
+		case err == nil:
+			g.take(conn)
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			failure = err
+		default:
+			// Out of file descriptors, mostly. Connections that end give some back.
+			g.options.Logger.Warn("the SSH gateway cannot take a connection", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	g.drain()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("listening for SSH: %w", failure)
+}
+
+// drain waits for the sessions, and ends those that do not end.
+func (g *Gate) drain() {
+	g.lock.Lock()
+	g.stopping = true
+	g.lock.Unlock()
+	over := make(chan struct{})
+	go func() { g.handlers.Wait(); close(over) }()
+	select {
+	case <-over:
+		return
+	case <-time.After(g.options.Limits.Drain):
+	}
+	g.lock.Lock()
+	for c := range g.sessions {
+		go c.end("the gateway is stopping")
+	}
+	g.lock.Unlock()
+	<-over
+}
+
+// place is where limits for one address are counted: an IPv6 client has a whole /64 to itself.
+func place(address net.Addr) netip.Addr {
+	ap, err := netip.ParseAddrPort(address.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	ip := ap.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		prefix, _ := ip.Prefix(64)
+		return prefix.Addr()
+	}
+	return ip
+}
+
+// take begins to serve a connection, or closes it where a limit is reached.
+func (g *Gate) take(conn net.Conn) {
+	from := place(conn.RemoteAddr())
+	g.lock.Lock()
+	reason := ""
+	switch {
+	case g.startingAll >= g.options.Limits.Starting:
+		reason = "starting"
+	case g.starting[from] >= g.options.Limits.StartingPerAddress:
+		reason = "starting_per_address"
+	default:
+		g.startingAll++
+		g.starting[from]++
+		g.handlers.Add(1)
+	}
+	g.lock.Unlock()
+	if reason != "" {
+		g.counts.connectionsRefused.WithLabelValues(reason).Inc()
+		_ = conn.Close()
+		return
+	}
+	go func() {
+		defer g.handlers.Done()
+		g.handle(conn, func() {
+			g.lock.Lock()
+			defer g.lock.Unlock()
+			g.startingAll--
+			if g.starting[from]--; g.starting[from] == 0 {
+				delete(g.starting, from)
+			}
+		})
+	}()
+}
+
+// handle serves one connection to its end. Admitted is called once, when it is no longer starting.
+func (g *Gate) handle(conn net.Conn, admitted func()) {
+	defer conn.Close()
+	settled := sync.OnceFunc(admitted)
+	defer settled()
+	_ = conn.SetDeadline(time.Now().Add(g.options.Limits.Handshake)) // what cannot be set fails with the first read
+	a := &attempt{gate: g, client: conn.RemoteAddr()}
+	config := g.config
+	a.configure(&config)
+	client, channels, requests, err := ssh.NewServerConn(conn, &config)
+	if err != nil {
+		a.abandon()
+		if a.refused == "" {
+			g.counts.connectionsRefused.WithLabelValues("handshake").Inc()
+		}
+		g.options.Logger.Debug("an SSH connection did not begin", "client", conn.RemoteAddr(), "error", err)
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	settled()
+	a.session.serve(client, channels, requests)
+}
+
+// newSession makes a session for a grant, as long as there may be one more.
+func (g *Gate) newSession(grant token.Grant, client net.Addr) (*connection, error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, err
+	}
+	now := g.now()
+	c := newConnection(g, grant, recording.NewSessionID(now, random), now, client)
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	if g.stopping {
+		return nil, &barred{"stopping", "The gateway " + g.options.Name + " is stopping. Use another one, or try again in a minute."}
+	}
+	if len(g.sessions) >= g.options.Limits.Sessions {
+		return nil, &barred{"sessions", fmt.Sprintf("The gateway %s has %d sessions, which is as many as it takes. Use another one, or try again later.", g.options.Name, len(g.sessions))}
+	}
+	if err := g.spent.Spend(grant, now); err != nil {
+		return nil, err
+	}
+	g.sessions[c] = true
+	g.counts.sessions.Set(float64(len(g.sessions)))
+	return c, nil
+}
+
+func (g *Gate) forget(c *connection) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	delete(g.sessions, c)
+	g.counts.sessions.Set(float64(len(g.sessions)))
+}
+
+// barred is why a good token does not begin a session.
+type barred struct{ reason, text string }
+
+func (b *barred) Error() string { return b.text }

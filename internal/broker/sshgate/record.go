@@ -1,0 +1,131 @@
+package sshgate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/holdfast/holdfast/internal/broker/recording"
+)
+
+// record begins the recording of a program, before it runs.
+func (s *session) record(v verdict) error {
+	c := s.connection
+	c.lock.Lock()
+	c.number++
+	number := c.number
+	c.lock.Unlock()
+	header := recording.Header{
+		Width: 80, Height: 24, Timestamp: c.began.Unix(), Command: v.command, Title: fmt.Sprintf("%s as %s on %s", c.grant.Who, c.grant.Account, c.grant.Target),
+		Session: recording.About{
+			ID: fmt.Sprintf("%s.%d", c.id, number), Session: c.id, Who: c.grant.Who, Target: c.grant.Target.String(), Account: c.grant.Account,
+			Gateway: c.gate.options.Name, Kind: v.starts, Began: c.began.UTC().Format("2006-01-02T15:04:05Z07:00"), Client: c.client.String(),
+		},
+	}
+	limited, left := false, 0
+	switch {
+	case s.terminal != nil:
+		header.Width, header.Height = int(s.terminal.Columns), int(s.terminal.Rows)
+		header.Env = map[string]string{"TERM": printable(s.terminal.Term)}
+	case v.starts == "exec" && !transfers(v.command):
+		limited, left, header.Session.Partial = true, firstOutput, true
+	case v.starts != "shell":
+		limited, header.Session.Partial = true, true
+	}
+	if v.starts == "sftp" {
+		s.names, limited, left = &fileNames{}, true, 0
+	}
+	writer, err := c.gate.options.Recorder.Begin(header)
+	if err != nil {
+		return err
+	}
+	s.amount.limit(limited, left)
+	s.writer.Store(writer)
+	c.note(&c.recordings, writer.Name())
+	return nil
+}
+
+// transfers tells whether a command's output is a transfer's, of which nobody would read the bytes.
+func transfers(command string) bool {
+	return strings.HasPrefix(command, "rsync --server ") || copiesFiles(command)
+}
+
+// recorded does something with the recording, if there is one. When it fails the session is ended: nothing goes on unrecorded.
+func (s *session) recorded(do func(*recording.Writer) error) {
+	writer := s.writer.Load()
+	if writer == nil {
+		return
+	}
+	if err := do(writer); err != nil && s.writer.CompareAndSwap(writer, nil) {
+		s.broken.Store(true)
+		c := s.connection
+		c.gate.counts.recordingsFailed.Inc()
+		c.gate.options.Logger.Error("a recording failed, and its session is ended", "session", c.id, "error", err)
+		_ = writer.Close(c.elapsed()) // it says again what is known
+		go c.end("it cannot be recorded any more")
+	}
+}
+
+// errBroken stops what would be carried on without being recorded.
+var errBroken = errors.New("the recording has failed")
+
+// amount is how much output is still recorded. Both outputs draw on it.
+type amount struct {
+	lock    sync.Mutex
+	limited bool
+	left    int
+}
+
+func (a *amount) limit(limited bool, left int) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.limited, a.left = limited, left
+}
+
+// take returns how much of a number of bytes is recorded, and whether with it the end is reached.
+func (a *amount) take(want int) (take int, end bool) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if !a.limited {
+		return want, false
+	}
+	take = min(want, a.left)
+	a.left -= take
+	return take, take > 0 && a.left == 0
+}
+
+// lookOut records output before the client sees it.
+func (s *session) lookOut(data []byte) error {
+	take, end := s.amount.take(len(data))
+	if take > 0 {
+		s.recorded(func(w *recording.Writer) error { return w.Output(s.connection.elapsed(), data[:take]) })
+	}
+	if end {
+		s.mark(fmt.Sprintf("only the first %d KiB of the output are recorded", firstOutput>>10))
+	}
+	if s.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+// mark notes in the recording what shows nothing on the terminal.
+func (s *session) mark(what string) {
+	s.recorded(func(w *recording.Writer) error { return w.Mark(s.connection.elapsed(), what) })
+}
+
+// lookIn looks at what the client sends: for the names of files, and to record it where that is configured.
+func (s *session) lookIn(data []byte) error {
+	if s.names != nil {
+		for _, what := range s.names.write(data) {
+			s.mark(what)
+		}
+	} else if s.connection.gate.options.RecordInput && s.terminal != nil {
+		s.recorded(func(w *recording.Writer) error { return w.Input(s.connection.elapsed(), data) })
+	}
+	if s.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
