@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast/holdfast/internal/agent"
+	"github.com/holdfast/holdfast/internal/broker/gateway"
 	"github.com/holdfast/holdfast/internal/guard"
 	"github.com/holdfast/holdfast/internal/lab"
 	"github.com/holdfast/holdfast/internal/sim"
@@ -14,6 +15,8 @@ import (
 func agentCommand() *cobra.Command { return agent.Command(cmp.Or(version, "development")) }
 
 func guardCommand() *cobra.Command { return guard.Command() }
+
+func gatewayCommand() *cobra.Command { return gateway.Command() }
 
 func labCommand() *cobra.Command { return lab.Command() }
 

@@ -37,6 +37,6 @@ func execute(out, errs io.Writer, args []string) int {
 		Now:         time.Now,
 		Build:       cli.Build{Version: version, Commit: commit, Date: date},
 		Size:        size,
-		Commands:    []*cobra.Command{agentCommand(), guardCommand(), labCommand(), simCommand()},
+		Commands:    []*cobra.Command{agentCommand(), guardCommand(), gatewayCommand(), labCommand(), simCommand()},
 	}, args)
 }

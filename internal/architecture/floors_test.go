@@ -14,7 +14,7 @@ var floors = []struct {
 	folder string
 	may    []string
 }{
-	{"cmd/holdfast", []string{"internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim"}},
+	{"cmd/holdfast", []string{"internal/cli", "internal/agent", "internal/broker/gateway", "internal/guard", "internal/lab", "internal/sim"}},
 
 	// One node: it assembles the rooms and owns their lifetimes.
 	{"internal/agent", []string{
@@ -23,8 +23,8 @@ var floors = []struct {
 		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/arrival", "internal/linux/counters", "internal/linux/boottime", "internal/linux/threads",
 	}},
 	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
-	// the first certificates, before there is an agent that could be asked.
-	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster"}},
+	// the first certificates, before there is an agent that could be asked; recordings are files that an operator looks at.
+	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster", "internal/broker/recording"}},
 	// The lab runs the binary and looks at it from outside. It reads the store to see what the agents have written.
 	{"internal/lab", []string{"internal/store", "internal/identity", "internal/cluster", "internal/linux/threads"}},
 	// The simulator plays what decides, in virtual time. Of address and guard it uses what is pure.
@@ -48,6 +48,8 @@ var floors = []struct {
 	{"internal/broker/rules", []string{"internal/broker/fleet", "internal/problem"}},
 	{"internal/broker/fleet", nil},
 
+	// The process of a session gateway: its configuration and its command.
+	{"internal/broker/gateway", []string{"internal/broker/sshgate", "internal/broker/token", "internal/broker/recording", "internal/broker/audit"}},
 	// The SSH session gateway, and what it rests on. It knows no broker, only what brokers sign.
 	{"internal/broker/sshgate", []string{"internal/broker/token", "internal/broker/recording", "internal/broker/audit"}},
 	{"internal/broker/token", nil},
@@ -108,17 +110,17 @@ var fences = []struct {
 	{"go.etcd.io", []string{"internal/store"}, "etcd is behind the store's interface"},
 	{"google.golang.org/grpc", []string{"internal/store"}, "etcd's protocol is behind the store's interface"},
 	{"go.uber.org/zap", []string{"internal/store"}, "it is etcd's logger; ours is log/slog"},
-	{"github.com/goccy/go-yaml", []string{"internal/cluster", "internal/lab"}, "the operator's file is read by internal/cluster; the lab reads its own"},
+	{"github.com/goccy/go-yaml", []string{"internal/cluster", "internal/lab", "internal/broker/gateway"}, "the operator's file is read by internal/cluster; the lab and a gateway, which need no cluster, read their own"},
 	{"connectrpc.com/connect", []string{"internal/api", "internal/agent", "internal/cli"}, "the contract is internal/api; the agent serves it and the commands call it"},
 	{"google.golang.org/protobuf", []string{"internal/api", "internal/agent", "internal/cli"}, "messages stay at the edges; inside are our own types"},
-	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim"}, "commands are defined where they are run"},
+	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim", "internal/broker/gateway"}, "commands are defined where they are run"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain, and carries replies from one to the other"},
 	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict", "internal/broker/sshgate"}, "what decides counts nothing"},
 	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
 	{"golang.org/x/net/ipv4", []string{"internal/lab"}, "the probes of the lab send and read many packets at once"},
 	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "internal/broker/recording", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
-	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},
+	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate", "internal/broker/gateway"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},
 	{"filippo.io/age", []string{"internal/broker/recording"}, "recordings are encrypted in one place"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 

@@ -30,12 +30,12 @@ var sampleArguments = map[string]string{
 	"network rules list": "", "network rules view": "subnet0.pool0.rule0", "network rules create": "subnet0.pool0.r --interface eth0",
 	"network rules modify": "subnet0.pool0.rule0 --class x", "network rules delete": "subnet0.pool0.rule0", "network checks list": "",
 	"network checks view": "subnet0.pool0.web", "network checks create": "subnet0.pool0.c --kind tcp", "network checks modify": "subnet0.pool0.web --rise 2",
-	"network checks delete": "subnet0.pool0.web", "exit-codes": "",
+	"network checks delete": "subnet0.pool0.web", "exit-codes": "", "sessions list": "--dir RECORDINGS", "sessions search": "needle --dir RECORDINGS",
 }
 
 // withoutResult are commands that print no result: files, texts and programs for a shell.
 var withoutResult = map[string]bool{
-	"man": true, "help": true, "completion bash": true, "completion zsh": true, "completion fish": true, "completion powershell": true,
+	"man": true, "help": true, "sessions play": true, "completion bash": true, "completion zsh": true, "completion fish": true, "completion powershell": true,
 }
 
 // TestEveryCommandHonoursOutput walks the tree of commands: each prints its result in the form that --output asks for.
@@ -45,6 +45,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	if r := run(t, "", "", "init", "--cluster", "c", "--node", "n", "--dir", authority); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
+	recorded := recordedSessions(t)
 	everyCommand(func(words []string, cmd *cobra.Command) {
 		path := strings.Join(words, " ")
 		line, known := sampleArguments[path]
@@ -56,7 +57,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 			return
 		}
 		for _, form := range []string{"json", "yaml", "table"} {
-			text := strings.NewReplacer("{}", filepath.Join(t.TempDir(), "new"), "AUTHORITY", filepath.Join(authority, "identity")).Replace(line)
+			text := strings.NewReplacer("{}", filepath.Join(t.TempDir(), "new"), "AUTHORITY", filepath.Join(authority, "identity"), "RECORDINGS", recorded).Replace(line)
 			r := run(t, socket, testConfig, append(append(words[:len(words):len(words)], strings.Fields(text)...), "--output", form)...)
 			if r.code != 0 || r.out == "" {
 				t.Errorf("holdfast %s %s -o %s: exit code %d, printed %q, said %s", path, line, form, r.code, r.out, r.err)

@@ -50,6 +50,14 @@ func NewStore(options Options) (*Store, error) {
 	return &Store{options: options}, nil
 }
 
+// OpenStore opens a directory of recordings that is there, to read them.
+func OpenStore(directory string) (*Store, error) {
+	if _, err := os.Stat(directory); err != nil {
+		return nil, fmt.Errorf("opening the directory of recordings: %w; name the gateway's with --dir", err)
+	}
+	return &Store{options: Options{Directory: directory}}, nil
+}
+
 func freeBytes(directory string) (uint64, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(directory, &stat); err != nil {

@@ -1,0 +1,74 @@
+// Package gateway is the process `holdfast gateway`: it reads a configuration file and runs the SSH session gateway (package sshgate) by it, until it is
+// told to stop. It decides nothing about sessions.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/holdfast/holdfast/internal/broker/audit"
+	"github.com/holdfast/holdfast/internal/broker/recording"
+	"github.com/holdfast/holdfast/internal/broker/sshgate"
+)
+
+// assemble makes the gateway that a configuration describes.
+func assemble(c config, logger *slog.Logger) (*sshgate.Gate, error) {
+	var faults []error
+	var hostKeys []ssh.Signer
+	for _, file := range c.HostKeys {
+		key, err := readPrivate("host key", file)
+		faults, hostKeys = append(faults, err), append(hostKeys, key)
+	}
+	var ca ssh.Signer
+	var err error
+	if c.UserCA != "" {
+		ca, err = readPrivate("SSH user CA", c.UserCA)
+		faults = append(faults, err)
+	}
+	keys, err := openBrokers(c.Brokers, logger)
+	faults = append(faults, err)
+	targets, err := sshgate.NewKnownHosts(c.KnownHosts...)
+	faults = append(faults, err)
+	recipients, err := recording.ParseRecipients(c.Recordings.Recipients)
+	faults = append(faults, err)
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	store, err := recording.NewStore(recording.Options{
+		Directory: c.Recordings.Directory, Recipients: recipients, MinFree: c.Recordings.MinFreeMiB << 20, SyncEvery: time.Duration(c.Recordings.SyncIntervalMS) * time.Millisecond,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Room(); err != nil {
+		logger.Error("no session can begin", "error", err)
+	}
+	return sshgate.New(sshgate.Options{
+		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), May: c.may,
+		RecordInput: c.Recordings.Input, Environment: c.Environment, Limits: c.limits, Logger: logger,
+	})
+}
+
+// run runs a gateway until the context ends.
+func run(ctx context.Context, file string, logger *slog.Logger) error {
+	c, err := readConfig(file)
+	if err != nil {
+		return err
+	}
+	gate, err := assemble(c, logger)
+	if err != nil {
+		return fmt.Errorf("starting the gateway %s:\n%w", c.Name, err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("starting the gateway %s: %w", c.Name, err)
+	}
+	logger.Info("the gateway takes sessions", "name", c.Name, "address", listener.Addr())
+	return gate.Serve(ctx, listener)
+}
