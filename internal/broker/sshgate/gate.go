@@ -95,6 +95,7 @@ type Options struct {
 	May         token.Channels // what tokens may grant here at most; default everything
 	RecordInput bool           // what is typed is recorded as well, passwords included
 	Environment []string       // variables that may be set on the target, with * at the end; default LANG, LC_*, TERM, COLORTERM
+	RekeyBytes  uint64         // after how many bytes keys are exchanged anew with the client; default what suits the cipher
 	Limits      Limits
 	Logger      *slog.Logger
 	Metrics     prometheus.Registerer
@@ -145,6 +146,7 @@ func New(options Options) (*Gate, error) {
 		starting: map[netip.Addr]int{}, sessions: map[*connection]bool{},
 	}
 	g.config = ssh.ServerConfig{Config: algorithms(), ServerVersion: "SSH-2.0-Holdfast"}
+	g.config.RekeyThreshold = options.RekeyBytes
 	for _, key := range options.HostKeys {
 		g.config.AddHostKey(key)
 	}

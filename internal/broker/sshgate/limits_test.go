@@ -1,6 +1,7 @@
 package sshgate
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -267,7 +269,22 @@ func TestTargetGone(t *testing.T) {
 // TestReport7SessionsOutliveBrokers: a session that runs needs neither its broker nor its token (boundary#1724 and its kin: established sessions
 // are not touched by the loss of who launched them).
 func TestReport7SessionsOutliveBrokers(t *testing.T) {
-	b := start(t, startTarget(t), nil)
+	var gone atomic.Bool
+	b := start(t, startTarget(t), func(o *Options) {
+		known := o.Brokers
+		o.Brokers = func() []ed25519.PublicKey {
+			if gone.Load() {
+				return nil // nobody's token counts any more
+			}
+			return known()
+		}
+		o.Now = func() time.Time {
+			if gone.Load() {
+				return time.Now().Add(time.Hour) // and all have expired
+			}
+			return time.Now()
+		}
+	})
 	s := b.mustSession(b.mustDial(b.token(token.Exec)))
 	in, err := s.StdinPipe()
 	if err != nil {
@@ -280,9 +297,10 @@ func TestReport7SessionsOutliveBrokers(t *testing.T) {
 	if err := s.Start("cat"); err != nil {
 		t.Fatal(err)
 	}
-	b.broker = nil // nobody's token counts any more
-	b.gate.options.Brokers = nil
-	b.gate.now = func() time.Time { return time.Now().Add(time.Hour) } // and all have expired
+	gone.Store(true)
+	if got := b.ssh("", b.token(token.Exec), "true"); got.code != 255 {
+		t.Errorf("a new session: %+v", got)
+	}
 	fmt.Fprintln(in, "still here")
 	heard := make([]byte, 11)
 	if _, err := io.ReadFull(out, heard); err != nil || string(heard) != "still here\n" {
@@ -311,8 +329,7 @@ func TestStop(t *testing.T) {
 
 // TestRekey: keys are exchanged anew in the middle, and nothing is lost.
 func TestRekey(t *testing.T) {
-	b := start(t, startTarget(t), nil)
-	b.gate.config.RekeyThreshold = 1 << 20
+	b := start(t, startTarget(t), func(o *Options) { o.RekeyBytes = 1 << 20 })
 	got := b.ssh(strings.Repeat("0123456789", 1<<20), b.token(token.Exec), "-o", "RekeyLimit=2M", "cat")
 	if len(got.out) != 10<<20 || got.code != 0 {
 		t.Errorf("%d bytes, %s", len(got.out), got.errs)

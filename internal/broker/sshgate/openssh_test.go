@@ -379,7 +379,7 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// TestHostKeys: a target that is not the one on record gets nothing, and the user reads what is wrong.
+// TestHostKeys: a target that is not the one on record gets nothing, and the user reads what is wrong. The file is read again when it changes.
 func TestHostKeys(t *testing.T) {
 	behind := startTarget(t)
 	b := start(t, behind, nil)
@@ -394,7 +394,6 @@ func TestHostKeys(t *testing.T) {
 		{"known", at + authorized(behind.hostKey), ""},
 	} {
 		write(t, known, c.known)
-		b.gate.options.Targets, _ = NewKnownHosts(known)
 		got := b.ssh("", b.token(token.Exec), "echo in")
 		if c.says == "" && (got.code != 0 || got.out != "in\n") || c.says != "" && (got.code != 255 || got.out != "" || !strings.Contains(got.errs, c.says)) {
 			t.Errorf("%s: %+v, want %q", c.name, got, c.says)
@@ -415,7 +414,6 @@ func TestHostCertificate(t *testing.T) {
 	behind := startTarget(t, "HostKey "+folder+"/host2", "HostCertificate "+folder+"/host2-cert.pub")
 	b := start(t, behind, nil)
 	write(t, filepath.Join(b.folder, "targets"), fmt.Sprintf("@cert-authority [127.0.0.1]:%d %s", behind.port, authorized(ca)))
-	b.gate.options.Targets, _ = NewKnownHosts(filepath.Join(b.folder, "targets"))
 	if got := b.ssh("", b.token(token.Exec), "echo in"); got.out != "in\n" {
 		t.Errorf("got %+v", got)
 	}

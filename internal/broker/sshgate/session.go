@@ -251,6 +251,8 @@ func (s *session) close() {
 		s.say("the connection to the target is lost")
 		s.exit(failed)
 	}
+	s.speaking.Lock() // the library does not let one goroutine end what another writes on
 	_ = s.client.CloseWrite()
+	s.speaking.Unlock()
 	_ = s.client.Close()
 }
