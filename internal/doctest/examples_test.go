@@ -5,12 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast/holdfast/internal/broker/gateway"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/lab"
 )
 
 // TestConfigurations: every configuration on a page and every file under docs/examples is valid. A block of YAML that is a lab file
-// is marked "yaml lab".
+// is marked "yaml lab", one for a session gateway "yaml gateway".
 func TestConfigurations(t *testing.T) {
 	checked := 0
 	for _, p := range pages(t) {
@@ -24,6 +25,8 @@ func TestConfigurations(t *testing.T) {
 				if file, err = lab.ParseFile(b.page, []byte(b.text)); err == nil {
 					_, err = lab.BuildPlan(file)
 				}
+			case "yaml gateway":
+				err = gateway.Check(b.page, []byte(b.text))
 			default:
 				continue
 			}

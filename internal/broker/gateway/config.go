@@ -78,6 +78,12 @@ func readConfig(name string) (config, error) {
 	return parseConfig(name, data)
 }
 
+// Check tells what is wrong with the text of a configuration file. It looks at no other file.
+func Check(name string, data []byte) error {
+	_, err := parseConfig(name, data)
+	return err
+}
+
 // goType is how the YAML library speaks of our types.
 var goType = regexp.MustCompile(`cannot unmarshal .* into Go .*`)
 
