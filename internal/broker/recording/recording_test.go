@@ -224,7 +224,14 @@ func TestFramesBelongTogether(t *testing.T) {
 	if got := outcome(parts[0], parts[1]); got != "cut off" {
 		t.Errorf("without its end: %s", got)
 	}
+	foreign := begin(t, store, header(1))
+	borrowed, err := os.ReadFile(filepath.Join(store.options.Directory, foreign.Name()))
+	must(t, err, foreign.Close(0))
+	_, borrowed, _ = bytes.Cut(borrowed, []byte("\n")) // its first frame
+	_, own, _ := bytes.Cut(parts[0], []byte("\n"))
+	clear := parts[0][:len(parts[0])-len(own)]
 	for name, got := range map[string]string{
+		"borrowed":    outcome(clear, borrowed, parts[1]),
 		"one dropped": outcome(parts[0], parts[2], parts[3]), "exchanged": outcome(parts[0], parts[2], parts[1], parts[3]), "twice": outcome(parts[0], parts[1], parts[1], parts[2]),
 	} {
 		if !strings.Contains(got, "is not the one that belongs there") {

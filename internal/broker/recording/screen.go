@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -192,11 +193,8 @@ func (s *screen) control(sequence []byte) (left bool) {
 		}
 	case '@': // make room
 		if s.column < len(s.line) {
-			room := make([]rune, min(steps, maxColumns))
-			for i := range room {
-				room[i] = ' '
-			}
-			s.line = append(s.line[:s.column], append(room, s.line[s.column:]...)...)
+			room := slices.Repeat([]rune{' '}, steps)
+			s.line = slices.Insert(s.line, s.column, room...)
 			s.line = s.line[:min(len(s.line), maxColumns)]
 		}
 	case 'A', 'B', 'E', 'F', 'H', 'f', 'd': // to another line

@@ -3,6 +3,7 @@ package sshgate
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -45,7 +46,8 @@ func TestSignalAsExit(t *testing.T) {
 	b := start(t, startTarget(t), nil)
 	s := b.mustSession(b.mustDial(b.token(token.Exec)))
 	err := s.Run("kill -TERM $$")
-	if exit, ok := err.(*ssh.ExitError); !ok || exit.Signal() != "TERM" {
+	var exit *ssh.ExitError
+	if !errors.As(err, &exit) || exit.Signal() != "TERM" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -94,7 +96,8 @@ func TestShell(t *testing.T) {
 	until("40 120")
 	until("needle")
 	fmt.Fprintln(in, "exit 3")
-	if err := s.Wait(); err == nil || err.(*ssh.ExitError).ExitStatus() != 3 {
+	var exit *ssh.ExitError
+	if err := s.Wait(); !errors.As(err, &exit) || exit.ExitStatus() != 3 {
 		t.Errorf("got %v", err)
 	}
 	b.stop()
