@@ -110,6 +110,30 @@ func TestShell(t *testing.T) {
 	contains(t, "its text", b.text(record, 0), "needle", "40 120")
 }
 
+// TestTerminalWithoutSize: a client that does not know the size of its terminal is recorded with the usual one.
+func TestTerminalWithoutSize(t *testing.T) {
+	b := start(t, startTarget(t), nil)
+	s := b.mustSession(b.mustDial(b.token(token.Exec)))
+	if err := s.RequestPty("xterm", 0, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run("true"); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := b.store.List(1, nil)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	r, err := b.store.Find(entries[0].About.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Header.Width != 80 || r.Header.Height != 24 {
+		t.Errorf("%dx%d", r.Header.Width, r.Header.Height)
+	}
+}
+
 // TestFiles: sftp, scp in both of its ways, and rsync carry files unharmed, and the recording names them.
 func TestFiles(t *testing.T) {
 	b := start(t, startTarget(t), nil)

@@ -26,7 +26,9 @@ func (s *session) record(v verdict) error {
 	limited, left := false, 0
 	switch {
 	case s.terminal != nil:
-		header.Width, header.Height = int(s.terminal.Columns), int(s.terminal.Rows)
+		if s.terminal.Columns > 0 && s.terminal.Rows > 0 { // some clients leave the size open
+			header.Width, header.Height = int(s.terminal.Columns), int(s.terminal.Rows)
+		}
 		header.Env = map[string]string{"TERM": printable(s.terminal.Term)}
 	case v.starts == "exec" && !transfers(v.command):
 		limited, left, header.Session.Partial = true, firstOutput, true
