@@ -18,7 +18,7 @@ var floors = []struct {
 
 	// One node: it assembles the rooms and owns their lifetimes.
 	{"internal/agent", []string{
-		"internal/steering", "internal/address", "internal/dns", "internal/load", "internal/verdict", "internal/verdict/probe", "internal/tenure/datagram", "internal/tenure", "internal/placement",
+		"internal/steering", "internal/address", "internal/dns", "internal/broker", "internal/broker/choice", "internal/broker/watch", "internal/broker/poll", "internal/broker/rules", "internal/broker/fleet", "internal/load", "internal/verdict", "internal/verdict/probe", "internal/tenure/datagram", "internal/tenure", "internal/placement",
 		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
 		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/arrival", "internal/linux/counters", "internal/linux/boottime", "internal/linux/threads",
 	}},
@@ -40,7 +40,12 @@ var floors = []struct {
 	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh", "internal/linux/tickle"}},
 	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/udp"}},
 
-	// The broker: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
+	// The broker itself: it watches, keeps and launches by what the rooms below decide, and knows nothing of the cluster.
+	{"internal/broker", []string{
+		"internal/broker/poll", "internal/broker/lastgood", "internal/broker/watch", "internal/broker/choice", "internal/broker/rules", "internal/broker/fleet",
+		"internal/problem", "internal/linux/boottime",
+	}},
+	// The broker's parts: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
 	{"internal/broker/poll", []string{"internal/broker/fleet"}},
 	{"internal/broker/lastgood", []string{"internal/broker/fleet", "internal/problem", "internal/linux/boottime"}},
 	{"internal/broker/watch", []string{"internal/broker/fleet", "internal/problem"}},
@@ -116,8 +121,8 @@ var fences = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim", "internal/broker/gateway"}, "commands are defined where they are run"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain, and carries replies from one to the other"},
-	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict", "internal/broker/sshgate"}, "what decides counts nothing"},
-	{"github.com/google/renameio", []string{"internal/agent", "internal/identity"}, "files that must be whole or absent are the agent's"},
+	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/broker", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},
+	{"github.com/google/renameio", []string{"internal/agent", "internal/broker", "internal/identity"}, "files that must be whole or absent are the agent's and the broker's"},
 	{"golang.org/x/net/ipv4", []string{"internal/lab"}, "the probes of the lab send and read many packets at once"},
 	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "internal/broker/recording", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
 	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate", "internal/broker/gateway"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},

@@ -25,6 +25,140 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type BrokerRulesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the caller's rules as text.
+	Digest []byte `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Of the rules of which a part is wanted; empty: none is.
+	Wanted []byte `protobuf:"bytes,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	// Where the part begins.
+	Offset        int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrokerRulesRequest) Reset() {
+	*x = BrokerRulesRequest{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrokerRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrokerRulesRequest) ProtoMessage() {}
+
+func (x *BrokerRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrokerRulesRequest.ProtoReflect.Descriptor instead.
+func (*BrokerRulesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *BrokerRulesRequest) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *BrokerRulesRequest) GetWanted() []byte {
+	if x != nil {
+		return x.Wanted
+	}
+	return nil
+}
+
+func (x *BrokerRulesRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type BrokerRulesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The called node's broker is in use; otherwise the rest is empty.
+	InUse  bool   `protobuf:"varint,1,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
+	Digest []byte `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Length of the whole text.
+	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// Empty if the rules are not those that were wanted any more.
+	Part          []byte `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrokerRulesResponse) Reset() {
+	*x = BrokerRulesResponse{}
+	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrokerRulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrokerRulesResponse) ProtoMessage() {}
+
+func (x *BrokerRulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrokerRulesResponse.ProtoReflect.Descriptor instead.
+func (*BrokerRulesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BrokerRulesResponse) GetInUse() bool {
+	if x != nil {
+		return x.InUse
+	}
+	return false
+}
+
+func (x *BrokerRulesResponse) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *BrokerRulesResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *BrokerRulesResponse) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
 type DeclaredRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 1,024.
@@ -41,7 +175,7 @@ type DeclaredRequest struct {
 
 func (x *DeclaredRequest) Reset() {
 	*x = DeclaredRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -53,7 +187,7 @@ func (x *DeclaredRequest) String() string {
 func (*DeclaredRequest) ProtoMessage() {}
 
 func (x *DeclaredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[0]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -66,7 +200,7 @@ func (x *DeclaredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredRequest.ProtoReflect.Descriptor instead.
 func (*DeclaredRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DeclaredRequest) GetNodes() []*DeclaredNode {
@@ -117,7 +251,7 @@ type DeclaredNode struct {
 
 func (x *DeclaredNode) Reset() {
 	*x = DeclaredNode{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -129,7 +263,7 @@ func (x *DeclaredNode) String() string {
 func (*DeclaredNode) ProtoMessage() {}
 
 func (x *DeclaredNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[1]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -142,7 +276,7 @@ func (x *DeclaredNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredNode.ProtoReflect.Descriptor instead.
 func (*DeclaredNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DeclaredNode) GetLnn() int32 {
@@ -177,7 +311,7 @@ type DeclaredResponse struct {
 
 func (x *DeclaredResponse) Reset() {
 	*x = DeclaredResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -189,7 +323,7 @@ func (x *DeclaredResponse) String() string {
 func (*DeclaredResponse) ProtoMessage() {}
 
 func (x *DeclaredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[2]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -202,7 +336,7 @@ func (x *DeclaredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredResponse.ProtoReflect.Descriptor instead.
 func (*DeclaredResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DeclaredResponse) GetNodes() []*DeclaredNode {
@@ -244,7 +378,7 @@ type SampleRequest struct {
 
 func (x *SampleRequest) Reset() {
 	*x = SampleRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +390,7 @@ func (x *SampleRequest) String() string {
 func (*SampleRequest) ProtoMessage() {}
 
 func (x *SampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[3]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,7 +403,7 @@ func (x *SampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleRequest.ProtoReflect.Descriptor instead.
 func (*SampleRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SampleRequest) GetLnn() int32 {
@@ -360,7 +494,7 @@ type InterfaceRate struct {
 
 func (x *InterfaceRate) Reset() {
 	*x = InterfaceRate{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +506,7 @@ func (x *InterfaceRate) String() string {
 func (*InterfaceRate) ProtoMessage() {}
 
 func (x *InterfaceRate) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[4]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +519,7 @@ func (x *InterfaceRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceRate.ProtoReflect.Descriptor instead.
 func (*InterfaceRate) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InterfaceRate) GetInterface() string {
@@ -420,7 +554,7 @@ type AddressConnections struct {
 
 func (x *AddressConnections) Reset() {
 	*x = AddressConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +566,7 @@ func (x *AddressConnections) String() string {
 func (*AddressConnections) ProtoMessage() {}
 
 func (x *AddressConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[5]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +579,7 @@ func (x *AddressConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddressConnections.ProtoReflect.Descriptor instead.
 func (*AddressConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AddressConnections) GetAddress() string {
@@ -475,7 +609,7 @@ type Fitness struct {
 
 func (x *Fitness) Reset() {
 	*x = Fitness{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +621,7 @@ func (x *Fitness) String() string {
 func (*Fitness) ProtoMessage() {}
 
 func (x *Fitness) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[6]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -500,7 +634,7 @@ func (x *Fitness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fitness.ProtoReflect.Descriptor instead.
 func (*Fitness) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Fitness) GetPool() string {
@@ -539,7 +673,7 @@ type SampleResponse struct {
 
 func (x *SampleResponse) Reset() {
 	*x = SampleResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +685,7 @@ func (x *SampleResponse) String() string {
 func (*SampleResponse) ProtoMessage() {}
 
 func (x *SampleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[7]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +698,7 @@ func (x *SampleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleResponse.ProtoReflect.Descriptor instead.
 func (*SampleResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 type AnsweredRequest struct {
@@ -582,7 +716,7 @@ type AnsweredRequest struct {
 
 func (x *AnsweredRequest) Reset() {
 	*x = AnsweredRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +728,7 @@ func (x *AnsweredRequest) String() string {
 func (*AnsweredRequest) ProtoMessage() {}
 
 func (x *AnsweredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[8]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +741,7 @@ func (x *AnsweredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnsweredRequest.ProtoReflect.Descriptor instead.
 func (*AnsweredRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AnsweredRequest) GetHolder() int32 {
@@ -652,7 +786,7 @@ type PoolStanding struct {
 
 func (x *PoolStanding) Reset() {
 	*x = PoolStanding{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +798,7 @@ func (x *PoolStanding) String() string {
 func (*PoolStanding) ProtoMessage() {}
 
 func (x *PoolStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[9]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +811,7 @@ func (x *PoolStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStanding.ProtoReflect.Descriptor instead.
 func (*PoolStanding) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PoolStanding) GetPool() string {
@@ -711,7 +845,7 @@ type RotationRequest struct {
 
 func (x *RotationRequest) Reset() {
 	*x = RotationRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +857,7 @@ func (x *RotationRequest) String() string {
 func (*RotationRequest) ProtoMessage() {}
 
 func (x *RotationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[10]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +870,7 @@ func (x *RotationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotationRequest.ProtoReflect.Descriptor instead.
 func (*RotationRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RotationRequest) GetPool() string {
@@ -759,7 +893,7 @@ type RotationResponse struct {
 
 func (x *RotationResponse) Reset() {
 	*x = RotationResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -771,7 +905,7 @@ func (x *RotationResponse) String() string {
 func (*RotationResponse) ProtoMessage() {}
 
 func (x *RotationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[11]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -784,7 +918,7 @@ func (x *RotationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotationResponse.ProtoReflect.Descriptor instead.
 func (*RotationResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RotationResponse) GetFound() bool {
@@ -825,7 +959,7 @@ type RotationNode struct {
 
 func (x *RotationNode) Reset() {
 	*x = RotationNode{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +971,7 @@ func (x *RotationNode) String() string {
 func (*RotationNode) ProtoMessage() {}
 
 func (x *RotationNode) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[12]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +984,7 @@ func (x *RotationNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotationNode.ProtoReflect.Descriptor instead.
 func (*RotationNode) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RotationNode) GetLnn() int32 {
@@ -908,7 +1042,7 @@ type PoolAnswers struct {
 
 func (x *PoolAnswers) Reset() {
 	*x = PoolAnswers{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1054,7 @@ func (x *PoolAnswers) String() string {
 func (*PoolAnswers) ProtoMessage() {}
 
 func (x *PoolAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[13]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1067,7 @@ func (x *PoolAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolAnswers.ProtoReflect.Descriptor instead.
 func (*PoolAnswers) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PoolAnswers) GetPool() string {
@@ -965,7 +1099,7 @@ type AnsweredResponse struct {
 
 func (x *AnsweredResponse) Reset() {
 	*x = AnsweredResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1111,7 @@ func (x *AnsweredResponse) String() string {
 func (*AnsweredResponse) ProtoMessage() {}
 
 func (x *AnsweredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[14]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1124,7 @@ func (x *AnsweredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnsweredResponse.ProtoReflect.Descriptor instead.
 func (*AnsweredResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 type ReleasedRequest struct {
@@ -1005,7 +1139,7 @@ type ReleasedRequest struct {
 
 func (x *ReleasedRequest) Reset() {
 	*x = ReleasedRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1151,7 @@ func (x *ReleasedRequest) String() string {
 func (*ReleasedRequest) ProtoMessage() {}
 
 func (x *ReleasedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[15]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1164,7 @@ func (x *ReleasedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasedRequest.ProtoReflect.Descriptor instead.
 func (*ReleasedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReleasedRequest) GetIncarnation() *Incarnation {
@@ -1059,7 +1193,7 @@ type ReleasedAddress struct {
 
 func (x *ReleasedAddress) Reset() {
 	*x = ReleasedAddress{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1205,7 @@ func (x *ReleasedAddress) String() string {
 func (*ReleasedAddress) ProtoMessage() {}
 
 func (x *ReleasedAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[16]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1218,7 @@ func (x *ReleasedAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasedAddress.ProtoReflect.Descriptor instead.
 func (*ReleasedAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReleasedAddress) GetAddress() string {
@@ -1116,7 +1250,7 @@ type ReleasedResponse struct {
 
 func (x *ReleasedResponse) Reset() {
 	*x = ReleasedResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1262,7 @@ func (x *ReleasedResponse) String() string {
 func (*ReleasedResponse) ProtoMessage() {}
 
 func (x *ReleasedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[17]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1275,7 @@ func (x *ReleasedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasedResponse.ProtoReflect.Descriptor instead.
 func (*ReleasedResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 type ReadyRequest struct {
@@ -1154,7 +1288,7 @@ type ReadyRequest struct {
 
 func (x *ReadyRequest) Reset() {
 	*x = ReadyRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1300,7 @@ func (x *ReadyRequest) String() string {
 func (*ReadyRequest) ProtoMessage() {}
 
 func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[18]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1313,7 @@ func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadyRequest.ProtoReflect.Descriptor instead.
 func (*ReadyRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadyRequest) GetAddresses() []*ReadyAddress {
@@ -1202,7 +1336,7 @@ type ReadyAddress struct {
 
 func (x *ReadyAddress) Reset() {
 	*x = ReadyAddress{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1348,7 @@ func (x *ReadyAddress) String() string {
 func (*ReadyAddress) ProtoMessage() {}
 
 func (x *ReadyAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[19]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1361,7 @@ func (x *ReadyAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadyAddress.ProtoReflect.Descriptor instead.
 func (*ReadyAddress) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadyAddress) GetAddress() string {
@@ -1266,7 +1400,7 @@ type ReadyResponse struct {
 
 func (x *ReadyResponse) Reset() {
 	*x = ReadyResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1412,7 @@ func (x *ReadyResponse) String() string {
 func (*ReadyResponse) ProtoMessage() {}
 
 func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[20]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1425,7 @@ func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadyResponse.ProtoReflect.Descriptor instead.
 func (*ReadyResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 type HookRequest struct {
@@ -1310,7 +1444,7 @@ type HookRequest struct {
 
 func (x *HookRequest) Reset() {
 	*x = HookRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1456,7 @@ func (x *HookRequest) String() string {
 func (*HookRequest) ProtoMessage() {}
 
 func (x *HookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[21]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1469,7 @@ func (x *HookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRequest.ProtoReflect.Descriptor instead.
 func (*HookRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HookRequest) GetPhase() string {
@@ -1385,7 +1519,7 @@ type HookResponse struct {
 
 func (x *HookResponse) Reset() {
 	*x = HookResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1531,7 @@ func (x *HookResponse) String() string {
 func (*HookResponse) ProtoMessage() {}
 
 func (x *HookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[22]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1544,7 @@ func (x *HookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookResponse.ProtoReflect.Descriptor instead.
 func (*HookResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HookResponse) GetOutput() string {
@@ -1442,7 +1576,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1588,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[23]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1601,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 type HeldResponse struct {
@@ -1481,7 +1615,7 @@ type HeldResponse struct {
 
 func (x *HeldResponse) Reset() {
 	*x = HeldResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1627,7 @@ func (x *HeldResponse) String() string {
 func (*HeldResponse) ProtoMessage() {}
 
 func (x *HeldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[24]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1640,7 @@ func (x *HeldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldResponse.ProtoReflect.Descriptor instead.
 func (*HeldResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HeldResponse) GetHeld() []string {
@@ -1533,7 +1667,7 @@ type ChecksRequest struct {
 
 func (x *ChecksRequest) Reset() {
 	*x = ChecksRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1679,7 @@ func (x *ChecksRequest) String() string {
 func (*ChecksRequest) ProtoMessage() {}
 
 func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[25]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1692,7 @@ func (x *ChecksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksRequest.ProtoReflect.Descriptor instead.
 func (*ChecksRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChecksRequest) GetPool() string {
@@ -1577,7 +1711,7 @@ type ChecksResponse struct {
 
 func (x *ChecksResponse) Reset() {
 	*x = ChecksResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1723,7 @@ func (x *ChecksResponse) String() string {
 func (*ChecksResponse) ProtoMessage() {}
 
 func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[26]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1736,7 @@ func (x *ChecksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksResponse.ProtoReflect.Descriptor instead.
 func (*ChecksResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChecksResponse) GetChecks() []*PoolCheck {
@@ -1623,7 +1757,7 @@ type PoolCheck struct {
 
 func (x *PoolCheck) Reset() {
 	*x = PoolCheck{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1769,7 @@ func (x *PoolCheck) String() string {
 func (*PoolCheck) ProtoMessage() {}
 
 func (x *PoolCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[27]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1782,7 @@ func (x *PoolCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolCheck.ProtoReflect.Descriptor instead.
 func (*PoolCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PoolCheck) GetPool() string {
@@ -1673,7 +1807,7 @@ type PeerLeasesRequest struct {
 
 func (x *PeerLeasesRequest) Reset() {
 	*x = PeerLeasesRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1819,7 @@ func (x *PeerLeasesRequest) String() string {
 func (*PeerLeasesRequest) ProtoMessage() {}
 
 func (x *PeerLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[28]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1832,7 @@ func (x *PeerLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLeasesRequest.ProtoReflect.Descriptor instead.
 func (*PeerLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 type PeerLeasesResponse struct {
@@ -1710,7 +1844,7 @@ type PeerLeasesResponse struct {
 
 func (x *PeerLeasesResponse) Reset() {
 	*x = PeerLeasesResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1856,7 @@ func (x *PeerLeasesResponse) String() string {
 func (*PeerLeasesResponse) ProtoMessage() {}
 
 func (x *PeerLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[29]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1869,7 @@ func (x *PeerLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLeasesResponse.ProtoReflect.Descriptor instead.
 func (*PeerLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PeerLeasesResponse) GetLeases() *NodeLeases {
@@ -1755,7 +1889,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1901,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[30]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1914,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FailoverRequest) GetId() string {
@@ -1799,7 +1933,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1945,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[31]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1958,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FailoverResponse) GetEvents() []*Event {
@@ -1849,7 +1983,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1995,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[32]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2008,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ConnectionsRequest) GetIncarnation() *Incarnation {
@@ -1917,7 +2051,7 @@ type ClientConnections struct {
 
 func (x *ClientConnections) Reset() {
 	*x = ClientConnections{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2063,7 @@ func (x *ClientConnections) String() string {
 func (*ClientConnections) ProtoMessage() {}
 
 func (x *ClientConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[33]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2076,7 @@ func (x *ClientConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnections.ProtoReflect.Descriptor instead.
 func (*ClientConnections) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ClientConnections) GetAddress() string {
@@ -1978,7 +2112,7 @@ type ClientConnection struct {
 
 func (x *ClientConnection) Reset() {
 	*x = ClientConnection{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2124,7 @@ func (x *ClientConnection) String() string {
 func (*ClientConnection) ProtoMessage() {}
 
 func (x *ClientConnection) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[34]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2137,7 @@ func (x *ClientConnection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientConnection.ProtoReflect.Descriptor instead.
 func (*ClientConnection) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ClientConnection) GetLocalPort() uint32 {
@@ -2037,7 +2171,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2183,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[35]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2196,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ConnectionsResponse) GetLost() bool {
@@ -2080,7 +2214,7 @@ type RosterRequest struct {
 
 func (x *RosterRequest) Reset() {
 	*x = RosterRequest{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[36]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2226,7 @@ func (x *RosterRequest) String() string {
 func (*RosterRequest) ProtoMessage() {}
 
 func (x *RosterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[36]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2239,7 @@ func (x *RosterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRequest.ProtoReflect.Descriptor instead.
 func (*RosterRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 type RosterResponse struct {
@@ -2122,7 +2256,7 @@ type RosterResponse struct {
 
 func (x *RosterResponse) Reset() {
 	*x = RosterResponse{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[37]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2268,7 @@ func (x *RosterResponse) String() string {
 func (*RosterResponse) ProtoMessage() {}
 
 func (x *RosterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[37]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2281,7 @@ func (x *RosterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterResponse.ProtoReflect.Descriptor instead.
 func (*RosterResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RosterResponse) GetBelongs() bool {
@@ -2187,7 +2321,7 @@ type RosterMember struct {
 
 func (x *RosterMember) Reset() {
 	*x = RosterMember{}
-	mi := &file_holdfast_v1_peer_proto_msgTypes[38]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2333,7 @@ func (x *RosterMember) String() string {
 func (*RosterMember) ProtoMessage() {}
 
 func (x *RosterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_peer_proto_msgTypes[38]
+	mi := &file_holdfast_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2346,7 @@ func (x *RosterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterMember.ProtoReflect.Descriptor instead.
 func (*RosterMember) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_holdfast_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RosterMember) GetId() string {
@@ -2254,7 +2388,16 @@ var File_holdfast_v1_peer_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16holdfast/v1/peer.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/node.proto\"\x9a\x01\n" +
+	"\x16holdfast/v1/peer.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/node.proto\"\\\n" +
+	"\x12BrokerRulesRequest\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x16\n" +
+	"\x06wanted\x18\x02 \x01(\fR\x06wanted\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\"n\n" +
+	"\x13BrokerRulesResponse\x12\x15\n" +
+	"\x06in_use\x18\x01 \x01(\bR\x05inUse\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04part\x18\x04 \x01(\fR\x04part\"\x9a\x01\n" +
 	"\x0fDeclaredRequest\x12/\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.holdfast.v1.DeclaredNodeR\x05nodes\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\bR\x03ask\x12\x0e\n" +
@@ -2399,7 +2542,7 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted2\x93\a\n" +
+	"\astarted\x18\x05 \x01(\bR\astarted2\xe5\a\n" +
 	"\x04Peer\x12A\n" +
 	"\x06Sample\x12\x1a.holdfast.v1.SampleRequest\x1a\x1b.holdfast.v1.SampleResponse\x12G\n" +
 	"\bAnswered\x12\x1c.holdfast.v1.AnsweredRequest\x1a\x1d.holdfast.v1.AnsweredResponse\x12G\n" +
@@ -2413,7 +2556,8 @@ const file_holdfast_v1_peer_proto_rawDesc = "" +
 	"\x06Checks\x12\x1a.holdfast.v1.ChecksRequest\x1a\x1b.holdfast.v1.ChecksResponse\x12I\n" +
 	"\x06Leases\x12\x1e.holdfast.v1.PeerLeasesRequest\x1a\x1f.holdfast.v1.PeerLeasesResponse\x12G\n" +
 	"\bFailover\x12\x1c.holdfast.v1.FailoverRequest\x1a\x1d.holdfast.v1.FailoverResponse\x12G\n" +
-	"\bDeclared\x12\x1c.holdfast.v1.DeclaredRequest\x1a\x1d.holdfast.v1.DeclaredResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
+	"\bDeclared\x12\x1c.holdfast.v1.DeclaredRequest\x1a\x1d.holdfast.v1.DeclaredResponse\x12P\n" +
+	"\vBrokerRules\x12\x1f.holdfast.v1.BrokerRulesRequest\x1a .holdfast.v1.BrokerRulesResponseBAZ?github.com/holdfast/holdfast/internal/api/holdfastv1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_peer_proto_rawDescOnce sync.Once
@@ -2427,106 +2571,110 @@ func file_holdfast_v1_peer_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_peer_proto_rawDescData
 }
 
-var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_holdfast_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_holdfast_v1_peer_proto_goTypes = []any{
-	(*DeclaredRequest)(nil),     // 0: holdfast.v1.DeclaredRequest
-	(*DeclaredNode)(nil),        // 1: holdfast.v1.DeclaredNode
-	(*DeclaredResponse)(nil),    // 2: holdfast.v1.DeclaredResponse
-	(*SampleRequest)(nil),       // 3: holdfast.v1.SampleRequest
-	(*InterfaceRate)(nil),       // 4: holdfast.v1.InterfaceRate
-	(*AddressConnections)(nil),  // 5: holdfast.v1.AddressConnections
-	(*Fitness)(nil),             // 6: holdfast.v1.Fitness
-	(*SampleResponse)(nil),      // 7: holdfast.v1.SampleResponse
-	(*AnsweredRequest)(nil),     // 8: holdfast.v1.AnsweredRequest
-	(*PoolStanding)(nil),        // 9: holdfast.v1.PoolStanding
-	(*RotationRequest)(nil),     // 10: holdfast.v1.RotationRequest
-	(*RotationResponse)(nil),    // 11: holdfast.v1.RotationResponse
-	(*RotationNode)(nil),        // 12: holdfast.v1.RotationNode
-	(*PoolAnswers)(nil),         // 13: holdfast.v1.PoolAnswers
-	(*AnsweredResponse)(nil),    // 14: holdfast.v1.AnsweredResponse
-	(*ReleasedRequest)(nil),     // 15: holdfast.v1.ReleasedRequest
-	(*ReleasedAddress)(nil),     // 16: holdfast.v1.ReleasedAddress
-	(*ReleasedResponse)(nil),    // 17: holdfast.v1.ReleasedResponse
-	(*ReadyRequest)(nil),        // 18: holdfast.v1.ReadyRequest
-	(*ReadyAddress)(nil),        // 19: holdfast.v1.ReadyAddress
-	(*ReadyResponse)(nil),       // 20: holdfast.v1.ReadyResponse
-	(*HookRequest)(nil),         // 21: holdfast.v1.HookRequest
-	(*HookResponse)(nil),        // 22: holdfast.v1.HookResponse
-	(*HeldRequest)(nil),         // 23: holdfast.v1.HeldRequest
-	(*HeldResponse)(nil),        // 24: holdfast.v1.HeldResponse
-	(*ChecksRequest)(nil),       // 25: holdfast.v1.ChecksRequest
-	(*ChecksResponse)(nil),      // 26: holdfast.v1.ChecksResponse
-	(*PoolCheck)(nil),           // 27: holdfast.v1.PoolCheck
-	(*PeerLeasesRequest)(nil),   // 28: holdfast.v1.PeerLeasesRequest
-	(*PeerLeasesResponse)(nil),  // 29: holdfast.v1.PeerLeasesResponse
-	(*FailoverRequest)(nil),     // 30: holdfast.v1.FailoverRequest
-	(*FailoverResponse)(nil),    // 31: holdfast.v1.FailoverResponse
-	(*ConnectionsRequest)(nil),  // 32: holdfast.v1.ConnectionsRequest
-	(*ClientConnections)(nil),   // 33: holdfast.v1.ClientConnections
-	(*ClientConnection)(nil),    // 34: holdfast.v1.ClientConnection
-	(*ConnectionsResponse)(nil), // 35: holdfast.v1.ConnectionsResponse
-	(*RosterRequest)(nil),       // 36: holdfast.v1.RosterRequest
-	(*RosterResponse)(nil),      // 37: holdfast.v1.RosterResponse
-	(*RosterMember)(nil),        // 38: holdfast.v1.RosterMember
-	nil,                         // 39: holdfast.v1.HeldResponse.FailedEntry
-	(*Incarnation)(nil),         // 40: holdfast.v1.Incarnation
-	(*CheckState)(nil),          // 41: holdfast.v1.CheckState
-	(*NodeLeases)(nil),          // 42: holdfast.v1.NodeLeases
-	(*Event)(nil),               // 43: holdfast.v1.Event
+	(*BrokerRulesRequest)(nil),  // 0: holdfast.v1.BrokerRulesRequest
+	(*BrokerRulesResponse)(nil), // 1: holdfast.v1.BrokerRulesResponse
+	(*DeclaredRequest)(nil),     // 2: holdfast.v1.DeclaredRequest
+	(*DeclaredNode)(nil),        // 3: holdfast.v1.DeclaredNode
+	(*DeclaredResponse)(nil),    // 4: holdfast.v1.DeclaredResponse
+	(*SampleRequest)(nil),       // 5: holdfast.v1.SampleRequest
+	(*InterfaceRate)(nil),       // 6: holdfast.v1.InterfaceRate
+	(*AddressConnections)(nil),  // 7: holdfast.v1.AddressConnections
+	(*Fitness)(nil),             // 8: holdfast.v1.Fitness
+	(*SampleResponse)(nil),      // 9: holdfast.v1.SampleResponse
+	(*AnsweredRequest)(nil),     // 10: holdfast.v1.AnsweredRequest
+	(*PoolStanding)(nil),        // 11: holdfast.v1.PoolStanding
+	(*RotationRequest)(nil),     // 12: holdfast.v1.RotationRequest
+	(*RotationResponse)(nil),    // 13: holdfast.v1.RotationResponse
+	(*RotationNode)(nil),        // 14: holdfast.v1.RotationNode
+	(*PoolAnswers)(nil),         // 15: holdfast.v1.PoolAnswers
+	(*AnsweredResponse)(nil),    // 16: holdfast.v1.AnsweredResponse
+	(*ReleasedRequest)(nil),     // 17: holdfast.v1.ReleasedRequest
+	(*ReleasedAddress)(nil),     // 18: holdfast.v1.ReleasedAddress
+	(*ReleasedResponse)(nil),    // 19: holdfast.v1.ReleasedResponse
+	(*ReadyRequest)(nil),        // 20: holdfast.v1.ReadyRequest
+	(*ReadyAddress)(nil),        // 21: holdfast.v1.ReadyAddress
+	(*ReadyResponse)(nil),       // 22: holdfast.v1.ReadyResponse
+	(*HookRequest)(nil),         // 23: holdfast.v1.HookRequest
+	(*HookResponse)(nil),        // 24: holdfast.v1.HookResponse
+	(*HeldRequest)(nil),         // 25: holdfast.v1.HeldRequest
+	(*HeldResponse)(nil),        // 26: holdfast.v1.HeldResponse
+	(*ChecksRequest)(nil),       // 27: holdfast.v1.ChecksRequest
+	(*ChecksResponse)(nil),      // 28: holdfast.v1.ChecksResponse
+	(*PoolCheck)(nil),           // 29: holdfast.v1.PoolCheck
+	(*PeerLeasesRequest)(nil),   // 30: holdfast.v1.PeerLeasesRequest
+	(*PeerLeasesResponse)(nil),  // 31: holdfast.v1.PeerLeasesResponse
+	(*FailoverRequest)(nil),     // 32: holdfast.v1.FailoverRequest
+	(*FailoverResponse)(nil),    // 33: holdfast.v1.FailoverResponse
+	(*ConnectionsRequest)(nil),  // 34: holdfast.v1.ConnectionsRequest
+	(*ClientConnections)(nil),   // 35: holdfast.v1.ClientConnections
+	(*ClientConnection)(nil),    // 36: holdfast.v1.ClientConnection
+	(*ConnectionsResponse)(nil), // 37: holdfast.v1.ConnectionsResponse
+	(*RosterRequest)(nil),       // 38: holdfast.v1.RosterRequest
+	(*RosterResponse)(nil),      // 39: holdfast.v1.RosterResponse
+	(*RosterMember)(nil),        // 40: holdfast.v1.RosterMember
+	nil,                         // 41: holdfast.v1.HeldResponse.FailedEntry
+	(*Incarnation)(nil),         // 42: holdfast.v1.Incarnation
+	(*CheckState)(nil),          // 43: holdfast.v1.CheckState
+	(*NodeLeases)(nil),          // 44: holdfast.v1.NodeLeases
+	(*Event)(nil),               // 45: holdfast.v1.Event
 }
 var file_holdfast_v1_peer_proto_depIdxs = []int32{
-	1,  // 0: holdfast.v1.DeclaredRequest.nodes:type_name -> holdfast.v1.DeclaredNode
-	40, // 1: holdfast.v1.DeclaredNode.incarnation:type_name -> holdfast.v1.Incarnation
-	1,  // 2: holdfast.v1.DeclaredResponse.nodes:type_name -> holdfast.v1.DeclaredNode
-	4,  // 3: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
-	5,  // 4: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
-	6,  // 5: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
-	40, // 6: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	13, // 7: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
-	9,  // 8: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
-	12, // 9: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
-	40, // 10: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	16, // 11: holdfast.v1.ReleasedRequest.addresses:type_name -> holdfast.v1.ReleasedAddress
-	19, // 12: holdfast.v1.ReadyRequest.addresses:type_name -> holdfast.v1.ReadyAddress
-	40, // 13: holdfast.v1.ReadyAddress.incarnation:type_name -> holdfast.v1.Incarnation
-	39, // 14: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
-	27, // 15: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
-	41, // 16: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
-	42, // 17: holdfast.v1.PeerLeasesResponse.leases:type_name -> holdfast.v1.NodeLeases
-	43, // 18: holdfast.v1.FailoverResponse.events:type_name -> holdfast.v1.Event
-	40, // 19: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
-	33, // 20: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
-	34, // 21: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
-	34, // 22: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
-	38, // 23: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
-	3,  // 24: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
-	8,  // 25: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
-	10, // 26: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
-	21, // 27: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
-	36, // 28: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
-	23, // 29: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
-	32, // 30: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
-	15, // 31: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
-	18, // 32: holdfast.v1.Peer.Ready:input_type -> holdfast.v1.ReadyRequest
-	25, // 33: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
-	28, // 34: holdfast.v1.Peer.Leases:input_type -> holdfast.v1.PeerLeasesRequest
-	30, // 35: holdfast.v1.Peer.Failover:input_type -> holdfast.v1.FailoverRequest
-	0,  // 36: holdfast.v1.Peer.Declared:input_type -> holdfast.v1.DeclaredRequest
-	7,  // 37: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
-	14, // 38: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
-	11, // 39: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
-	22, // 40: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
-	37, // 41: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
-	24, // 42: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
-	35, // 43: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
-	17, // 44: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
-	20, // 45: holdfast.v1.Peer.Ready:output_type -> holdfast.v1.ReadyResponse
-	26, // 46: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
-	29, // 47: holdfast.v1.Peer.Leases:output_type -> holdfast.v1.PeerLeasesResponse
-	31, // 48: holdfast.v1.Peer.Failover:output_type -> holdfast.v1.FailoverResponse
-	2,  // 49: holdfast.v1.Peer.Declared:output_type -> holdfast.v1.DeclaredResponse
-	37, // [37:50] is the sub-list for method output_type
-	24, // [24:37] is the sub-list for method input_type
+	3,  // 0: holdfast.v1.DeclaredRequest.nodes:type_name -> holdfast.v1.DeclaredNode
+	42, // 1: holdfast.v1.DeclaredNode.incarnation:type_name -> holdfast.v1.Incarnation
+	3,  // 2: holdfast.v1.DeclaredResponse.nodes:type_name -> holdfast.v1.DeclaredNode
+	6,  // 3: holdfast.v1.SampleRequest.interfaces:type_name -> holdfast.v1.InterfaceRate
+	7,  // 4: holdfast.v1.SampleRequest.connections:type_name -> holdfast.v1.AddressConnections
+	8,  // 5: holdfast.v1.SampleRequest.fitness:type_name -> holdfast.v1.Fitness
+	42, // 6: holdfast.v1.SampleRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	15, // 7: holdfast.v1.AnsweredRequest.answers:type_name -> holdfast.v1.PoolAnswers
+	11, // 8: holdfast.v1.AnsweredRequest.standings:type_name -> holdfast.v1.PoolStanding
+	14, // 9: holdfast.v1.RotationResponse.nodes:type_name -> holdfast.v1.RotationNode
+	42, // 10: holdfast.v1.ReleasedRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	18, // 11: holdfast.v1.ReleasedRequest.addresses:type_name -> holdfast.v1.ReleasedAddress
+	21, // 12: holdfast.v1.ReadyRequest.addresses:type_name -> holdfast.v1.ReadyAddress
+	42, // 13: holdfast.v1.ReadyAddress.incarnation:type_name -> holdfast.v1.Incarnation
+	41, // 14: holdfast.v1.HeldResponse.failed:type_name -> holdfast.v1.HeldResponse.FailedEntry
+	29, // 15: holdfast.v1.ChecksResponse.checks:type_name -> holdfast.v1.PoolCheck
+	43, // 16: holdfast.v1.PoolCheck.state:type_name -> holdfast.v1.CheckState
+	44, // 17: holdfast.v1.PeerLeasesResponse.leases:type_name -> holdfast.v1.NodeLeases
+	45, // 18: holdfast.v1.FailoverResponse.events:type_name -> holdfast.v1.Event
+	42, // 19: holdfast.v1.ConnectionsRequest.incarnation:type_name -> holdfast.v1.Incarnation
+	35, // 20: holdfast.v1.ConnectionsRequest.addresses:type_name -> holdfast.v1.ClientConnections
+	36, // 21: holdfast.v1.ClientConnections.opened:type_name -> holdfast.v1.ClientConnection
+	36, // 22: holdfast.v1.ClientConnections.closed:type_name -> holdfast.v1.ClientConnection
+	40, // 23: holdfast.v1.RosterResponse.members:type_name -> holdfast.v1.RosterMember
+	5,  // 24: holdfast.v1.Peer.Sample:input_type -> holdfast.v1.SampleRequest
+	10, // 25: holdfast.v1.Peer.Answered:input_type -> holdfast.v1.AnsweredRequest
+	12, // 26: holdfast.v1.Peer.Rotation:input_type -> holdfast.v1.RotationRequest
+	23, // 27: holdfast.v1.Peer.Hook:input_type -> holdfast.v1.HookRequest
+	38, // 28: holdfast.v1.Peer.Roster:input_type -> holdfast.v1.RosterRequest
+	25, // 29: holdfast.v1.Peer.Held:input_type -> holdfast.v1.HeldRequest
+	34, // 30: holdfast.v1.Peer.Connections:input_type -> holdfast.v1.ConnectionsRequest
+	17, // 31: holdfast.v1.Peer.Released:input_type -> holdfast.v1.ReleasedRequest
+	20, // 32: holdfast.v1.Peer.Ready:input_type -> holdfast.v1.ReadyRequest
+	27, // 33: holdfast.v1.Peer.Checks:input_type -> holdfast.v1.ChecksRequest
+	30, // 34: holdfast.v1.Peer.Leases:input_type -> holdfast.v1.PeerLeasesRequest
+	32, // 35: holdfast.v1.Peer.Failover:input_type -> holdfast.v1.FailoverRequest
+	2,  // 36: holdfast.v1.Peer.Declared:input_type -> holdfast.v1.DeclaredRequest
+	0,  // 37: holdfast.v1.Peer.BrokerRules:input_type -> holdfast.v1.BrokerRulesRequest
+	9,  // 38: holdfast.v1.Peer.Sample:output_type -> holdfast.v1.SampleResponse
+	16, // 39: holdfast.v1.Peer.Answered:output_type -> holdfast.v1.AnsweredResponse
+	13, // 40: holdfast.v1.Peer.Rotation:output_type -> holdfast.v1.RotationResponse
+	24, // 41: holdfast.v1.Peer.Hook:output_type -> holdfast.v1.HookResponse
+	39, // 42: holdfast.v1.Peer.Roster:output_type -> holdfast.v1.RosterResponse
+	26, // 43: holdfast.v1.Peer.Held:output_type -> holdfast.v1.HeldResponse
+	37, // 44: holdfast.v1.Peer.Connections:output_type -> holdfast.v1.ConnectionsResponse
+	19, // 45: holdfast.v1.Peer.Released:output_type -> holdfast.v1.ReleasedResponse
+	22, // 46: holdfast.v1.Peer.Ready:output_type -> holdfast.v1.ReadyResponse
+	28, // 47: holdfast.v1.Peer.Checks:output_type -> holdfast.v1.ChecksResponse
+	31, // 48: holdfast.v1.Peer.Leases:output_type -> holdfast.v1.PeerLeasesResponse
+	33, // 49: holdfast.v1.Peer.Failover:output_type -> holdfast.v1.FailoverResponse
+	4,  // 50: holdfast.v1.Peer.Declared:output_type -> holdfast.v1.DeclaredResponse
+	1,  // 51: holdfast.v1.Peer.BrokerRules:output_type -> holdfast.v1.BrokerRulesResponse
+	38, // [38:52] is the sub-list for method output_type
+	24, // [24:38] is the sub-list for method input_type
 	24, // [24:24] is the sub-list for extension type_name
 	24, // [24:24] is the sub-list for extension extendee
 	0,  // [0:24] is the sub-list for field type_name
@@ -2544,7 +2692,7 @@ func file_holdfast_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_peer_proto_rawDesc), len(file_holdfast_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -63,6 +63,8 @@ const (
 	PeerFailoverProcedure = "/holdfast.v1.Peer/Failover"
 	// PeerDeclaredProcedure is the fully-qualified name of the Peer's Declared RPC.
 	PeerDeclaredProcedure = "/holdfast.v1.Peer/Declared"
+	// PeerBrokerRulesProcedure is the fully-qualified name of the Peer's BrokerRules RPC.
+	PeerBrokerRulesProcedure = "/holdfast.v1.Peer/BrokerRules"
 )
 
 // PeerClient is a client for the holdfast.v1.Peer service.
@@ -95,6 +97,8 @@ type PeerClient interface {
 	Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error)
 	// Declared passes on an operator's word that nodes are dead, or asks what the called node knows that speaks against it.
 	Declared(context.Context, *holdfastv1.DeclaredRequest) (*holdfastv1.DeclaredResponse, error)
+	// BrokerRules tells the called node's broker which rules the caller's has, and asks for a part of those that it has itself.
+	BrokerRules(context.Context, *holdfastv1.BrokerRulesRequest) (*holdfastv1.BrokerRulesResponse, error)
 }
 
 // NewPeerClient constructs a client for the holdfast.v1.Peer service. By default, it uses the
@@ -186,6 +190,12 @@ func NewPeerClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(peerMethods.ByName("Declared")),
 			connect.WithClientOptions(opts...),
 		),
+		brokerRules: connect.NewClient[holdfastv1.BrokerRulesRequest, holdfastv1.BrokerRulesResponse](
+			httpClient,
+			baseURL+PeerBrokerRulesProcedure,
+			connect.WithSchema(peerMethods.ByName("BrokerRules")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -204,6 +214,7 @@ type peerClient struct {
 	leases      *connect.Client[holdfastv1.PeerLeasesRequest, holdfastv1.PeerLeasesResponse]
 	failover    *connect.Client[holdfastv1.FailoverRequest, holdfastv1.FailoverResponse]
 	declared    *connect.Client[holdfastv1.DeclaredRequest, holdfastv1.DeclaredResponse]
+	brokerRules *connect.Client[holdfastv1.BrokerRulesRequest, holdfastv1.BrokerRulesResponse]
 }
 
 // Sample calls holdfast.v1.Peer.Sample.
@@ -323,6 +334,15 @@ func (c *peerClient) Declared(ctx context.Context, req *holdfastv1.DeclaredReque
 	return nil, err
 }
 
+// BrokerRules calls holdfast.v1.Peer.BrokerRules.
+func (c *peerClient) BrokerRules(ctx context.Context, req *holdfastv1.BrokerRulesRequest) (*holdfastv1.BrokerRulesResponse, error) {
+	response, err := c.brokerRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerHandler is an implementation of the holdfast.v1.Peer service.
 type PeerHandler interface {
 	// Sample hands over one measurement of the caller's load.
@@ -353,6 +373,8 @@ type PeerHandler interface {
 	Failover(context.Context, *holdfastv1.FailoverRequest) (*holdfastv1.FailoverResponse, error)
 	// Declared passes on an operator's word that nodes are dead, or asks what the called node knows that speaks against it.
 	Declared(context.Context, *holdfastv1.DeclaredRequest) (*holdfastv1.DeclaredResponse, error)
+	// BrokerRules tells the called node's broker which rules the caller's has, and asks for a part of those that it has itself.
+	BrokerRules(context.Context, *holdfastv1.BrokerRulesRequest) (*holdfastv1.BrokerRulesResponse, error)
 }
 
 // NewPeerHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -440,6 +462,12 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(peerMethods.ByName("Declared")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerBrokerRulesHandler := connect.NewUnaryHandlerSimple(
+		PeerBrokerRulesProcedure,
+		svc.BrokerRules,
+		connect.WithSchema(peerMethods.ByName("BrokerRules")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.v1.Peer/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerSampleProcedure:
@@ -468,6 +496,8 @@ func NewPeerHandler(svc PeerHandler, opts ...connect.HandlerOption) (string, htt
 			peerFailoverHandler.ServeHTTP(w, r)
 		case PeerDeclaredProcedure:
 			peerDeclaredHandler.ServeHTTP(w, r)
+		case PeerBrokerRulesProcedure:
+			peerBrokerRulesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -527,4 +557,8 @@ func (UnimplementedPeerHandler) Failover(context.Context, *holdfastv1.FailoverRe
 
 func (UnimplementedPeerHandler) Declared(context.Context, *holdfastv1.DeclaredRequest) (*holdfastv1.DeclaredResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.Declared is not implemented"))
+}
+
+func (UnimplementedPeerHandler) BrokerRules(context.Context, *holdfastv1.BrokerRulesRequest) (*holdfastv1.BrokerRulesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.Peer.BrokerRules is not implemented"))
 }
