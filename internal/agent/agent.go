@@ -109,6 +109,7 @@ type Agent struct {
 	loop     *loop
 	guard    *guard.Client // nil: none is looked for
 	servers  []*api.Server // for the other nodes, and the local one
+	broker   *brokerRoom
 	rooms    *rooms
 
 	// Of a handover.
@@ -253,8 +254,9 @@ func closeAll(servers []*api.Server) error {
 }
 
 // startServers answers the local API and the other nodes from the first moment, so that an operator sees what a starting agent
-// waits for. What is not known yet is refused with a word on why.
+// waits for. What is not known yet is refused with a word on why. The broker needs nothing of the cluster, and begins with them.
 func (a *Agent) startServers(servers []*api.Server) {
+	a.wg.Go(func() { a.broker.run(a.ctx) })
 	for _, server := range servers {
 		a.wg.Go(func() {
 			if err := server.Serve(a.ctx); err != nil {
@@ -273,6 +275,7 @@ func prepare(options Options) (*Agent, *cluster.Config, error) {
 		options: options, log: options.Logger, now: boottime.Now, started: time.Now(), board: &problem.Board{},
 		registry: prometheus.NewRegistry(), events: newEventLog(), replaced: make(chan struct{}),
 	}
+	a.broker = &brokerRoom{Agent: a}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	id, err := identity.Load(filepath.Join(options.Dir, identityDir))
 	if err != nil {
@@ -398,7 +401,7 @@ func (a *Agent) listenLocal() (*api.Server, error) {
 	}
 	server, err := api.ListenLocal(api.LocalOptions{
 		Inherited: inherited,
-		Path:      a.options.Socket, Group: a.options.SocketGroup, Node: nodeService{a}, Logger: a.log,
+		Path:      a.options.Socket, Group: a.options.SocketGroup, Node: nodeService{a}, Broker: brokerService{a.broker}, Logger: a.log,
 		Pages: map[string]http.Handler{"/metrics": metrics}, Registerer: a.registry,
 	})
 	if err != nil {

@@ -90,6 +90,17 @@ func (p *peers) all() []int {
 	return lnns
 }
 
+// numbers are the other nodes by name.
+func (p *peers) numbers() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	numbers := make(map[string]int, len(p.clients))
+	for lnn, peer := range p.clients {
+		numbers[peer.node.Name] = lnn
+	}
+	return numbers
+}
+
 // Hook runs one phase of the hooks on another node.
 func (p *peers) Hook(ctx context.Context, lnn int, phase cluster.HookPhase, addr netip.Addr, from, to cluster.Member) (string, error) {
 	client, err := p.of(lnn)

@@ -21,6 +21,7 @@ const maxLocalAnswer = 64 << 20
 // LocalClient talks to the agent behind a Unix socket.
 type LocalClient struct {
 	holdfastv1connect.NodeClient
+	holdfastv1connect.BrokerClient
 	transport *http.Transport
 }
 
@@ -34,10 +35,11 @@ func NewLocalClient(path string) *LocalClient {
 		MaxIdleConns:    4,
 		IdleConnTimeout: idleTimeout / 2,
 	}
+	web := &http.Client{Transport: transport}
 	return &LocalClient{
-		NodeClient: holdfastv1connect.NewNodeClient(&http.Client{Transport: transport}, "http://holdfast",
-			connect.WithReadMaxBytes(maxLocalAnswer)),
-		transport: transport,
+		NodeClient:   holdfastv1connect.NewNodeClient(web, "http://holdfast", connect.WithReadMaxBytes(maxLocalAnswer)),
+		BrokerClient: holdfastv1connect.NewBrokerClient(web, "http://holdfast", connect.WithReadMaxBytes(maxLocalAnswer)),
+		transport:    transport,
 	}
 }
 

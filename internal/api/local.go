@@ -30,10 +30,11 @@ const (
 
 // LocalOptions describe the server on a node's Unix socket.
 type LocalOptions struct {
-	Path       string                        // empty: DefaultSocket
-	Group      string                        // name or number of the group that may connect besides root and the own user; empty: none
-	Node       holdfastv1connect.NodeHandler // answers the calls
-	Pages      map[string]http.Handler       // further paths on the socket, such as "/metrics"
+	Path       string                          // empty: DefaultSocket
+	Group      string                          // name or number of the group that may connect besides root and the own user; empty: none
+	Node       holdfastv1connect.NodeHandler   // answers the calls
+	Broker     holdfastv1connect.BrokerHandler // answers those about sessions; nil: nobody does
+	Pages      map[string]http.Handler         // further paths on the socket, such as "/metrics"
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: not measured
 	Inherited  net.Listener          // the socket, as a process before this one opened it; nil: it is opened
@@ -69,10 +70,14 @@ func newLocalServer(o LocalOptions, socket net.Listener, admit admission) *Serve
 	m := newMeasures(o.Registerer, "local")
 	stopping, stop := context.WithCancel(context.Background())
 	mux := http.NewServeMux()
-	mux.Handle(holdfastv1connect.NewNodeHandler(o.Node,
+	options := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(maxLocalMessage),
 		connect.WithInterceptors(watch{measures: m, callTimeout: localCallTimeout, stopping: stopping.Done()}),
-		m.recovered(o.Logger)))
+		m.recovered(o.Logger))
+	mux.Handle(holdfastv1connect.NewNodeHandler(o.Node, options))
+	if o.Broker != nil {
+		mux.Handle(holdfastv1connect.NewBrokerHandler(o.Broker, options))
+	}
 	for path, page := range o.Pages {
 		mux.Handle(path, page)
 	}

@@ -103,7 +103,10 @@ func (b *Broker) change(key rules.Key, what, operator, reason string, do func(*r
 	}
 	book, err := do(b.rules.Load().book, rules.Author{Origin: b.options.Name, Operator: operator, Reason: reason})
 	if err != nil {
-		return nil, err
+		if errors.Is(err, ErrNoRule) {
+			return nil, err
+		}
+		return nil, refused("%v", err)
 	}
 	next := newRuled(book, true)
 	if err := b.adopt(next); err != nil {
