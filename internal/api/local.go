@@ -72,6 +72,7 @@ func newLocalServer(o LocalOptions, socket net.Listener, admit admission) *Serve
 	mux := http.NewServeMux()
 	options := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(maxLocalMessage),
+		connect.WithCompressMinBytes(maxLocalMessage), // what stays on the machine costs more to pack than to copy
 		connect.WithInterceptors(watch{measures: m, callTimeout: localCallTimeout, stopping: stopping.Done()}),
 		m.recovered(o.Logger))
 	mux.Handle(holdfastv1connect.NewNodeHandler(o.Node, options))
