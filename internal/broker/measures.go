@@ -26,10 +26,6 @@ var (
 	describeRules    = prometheus.NewDesc("holdfast_broker_rules", "Rules that this broker has.", nil, nil)
 )
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
 func newMeasures(b *Broker) *measures {
 	m := &measures{
 		broker:   b,

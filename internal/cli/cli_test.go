@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files anew; commit onl
 func agent(t *testing.T, f *fake) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	server, err := api.ListenLocal(api.LocalOptions{Path: path, Node: f, Logger: slog.New(slog.DiscardHandler)})
+	server, err := api.ListenLocal(api.LocalOptions{Path: path, Node: f, Broker: f, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

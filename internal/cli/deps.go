@@ -17,6 +17,7 @@ import (
 // Client is what the commands need of a connection to an agent.
 type Client interface {
 	holdfastv1connect.NodeClient
+	holdfastv1connect.BrokerClient
 	Close()
 }
 

@@ -45,6 +45,7 @@ groupnets:
 // fake is an agent with canned answers that remembers what it was asked.
 type fake struct {
 	holdfastv1connect.UnimplementedNodeHandler
+	holdfastv1connect.UnimplementedBrokerHandler
 	asked  proto.Message    // the last request
 	change *pb.ChangeResult // what changes answer; nil: cannedChange
 	refuse error            // what every call ends with, when set

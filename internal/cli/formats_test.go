@@ -31,6 +31,9 @@ var sampleArguments = map[string]string{
 	"network rules modify": "subnet0.pool0.rule0 --class x", "network rules delete": "subnet0.pool0.rule0", "network checks list": "",
 	"network checks view": "subnet0.pool0.web", "network checks create": "subnet0.pool0.c --kind tcp", "network checks modify": "subnet0.pool0.web --rise 2",
 	"network checks delete": "subnet0.pool0.web", "exit-codes": "", "sessions list": "--dir RECORDINGS", "sessions search": "needle --dir RECORDINGS",
+	"broker link": "east cm:443 --fingerprint x", "broker unlink": "east", "broker fleets": "", "broker gateways": "east", "broker launch": "db1 --dry-run",
+	"broker explain": "db1", "broker override": "default --gateway east/gw1", "broker rules list": "", "broker rules put": "lab --gateway east/gw1",
+	"broker rules assign": "db1 lab", "broker rules policy": "admins east", "broker rules remove": "network lab",
 }
 
 // withoutResult are commands that print no result: files, texts and programs for a shell.
