@@ -253,7 +253,9 @@ func (b *Broker) chosen(r *Request, result *Result) {
 		}
 		b.measure.chosen.WithLabelValues(a.Fleet, a.Source.String()).Inc()
 	}
-	e.Network, e.By, e.Override = match.Network, match.By.String(), match.Override != nil
+	if match.Network != "" {
+		e.Network, e.By, e.Override = match.Network, match.By.String(), match.Override != nil
+	}
 	if match.Subnet.IsValid() {
 		e.Subnet = match.Subnet.String()
 	}

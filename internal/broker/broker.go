@@ -94,6 +94,7 @@ func Open(o Options) (*Broker, error) {
 	if len(links) > 0 || kept.kept {
 		if err := b.makeDir(); err != nil {
 			b.stop()
+			b.measure.forget(o.Registerer)
 			return nil, err
 		}
 	}

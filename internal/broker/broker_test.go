@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -53,7 +54,7 @@ func TestAFleetIsLinkedAndASessionLaunched(t *testing.T) {
 	}
 	b.close()
 	lines := b.lines()
-	if len(lines) != 4 || lines[0].Event != "refused" || lines[0].Code != string(choice.NoClusterInfo) {
+	if len(lines) != 4 || lines[0].Event != "refused" || lines[0].Code != string(choice.NoClusterInfo) || lines[0].By != "" {
 		t.Fatalf("the audit has %d lines: %+v", len(lines), lines)
 	}
 	if e := lines[1]; e.Event != "chosen" || e.Who != "anna" || e.Caller != "uid 0" || e.Target != "db1" || e.Gateway != "east/gw1" || e.Network != "default" || e.Source != "live" ||
@@ -405,6 +406,21 @@ func TestDamagedFilesAreNotPassedOver(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	views := filepath.Join(b.options.Dir, viewsDir)
+	if err := os.Rename(views, views+"-kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(views, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second try finds nothing of the first in its way
+		if opened, err := Open(b.options); err == nil {
+			t.Errorf("with a file where the views are to be: %v", opened)
+		}
+	}
+	if err := errors.Join(os.Remove(views), os.Rename(views+"-kept", views)); err != nil {
+		t.Fatal(err)
 	}
 	b.start()
 	if info, err := os.Stat(b.options.Dir); err != nil || info.Mode().Perm() != 0o700 {

@@ -2,6 +2,7 @@ package poll
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -32,6 +33,10 @@ func Knock(ctx context.Context, g *fleet.Gateway, timeout time.Duration) (eviden
 		done()
 		if err == nil {
 			return "tcp " + where + ": connected", conn.Close() == nil
+		}
+		var failed *net.OpError // it names the address once more
+		if errors.As(err, &failed) {
+			err = failed.Err
 		}
 		last = fmt.Errorf("tcp %s: %w", where, err)
 	}
