@@ -352,6 +352,12 @@ func TestTwoBrokersDoNotShareADirectory(t *testing.T) {
 	if _, err := second.use(); err == nil || !strings.Contains(api.Text(err), "starting or stopping") {
 		t.Errorf("the second one: %v", err)
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if lock, err := second.claim(over); err == nil {
+		lock.Close()
+		t.Error("the directory is locked twice")
+	}
 	endFirst()
 	for second.opened.Load() == nil {
 		runtime.Gosched()

@@ -53,6 +53,7 @@ const (
 	maxAuditFile  = 64 << 20
 	auditFiles    = 4 // the present one, and older ones with .1 to .3
 	maxUnwritten  = 8 << 20
+	auditPause    = 10 * time.Millisecond // so that lines that come together are written together
 	auditName     = "launches.jsonl"
 	maxToldSecond = 20 // launches in the stream of events each second; the audit has all
 )
@@ -104,6 +105,7 @@ func (a *audit) run(ctx context.Context) {
 			return
 		case <-a.wake:
 		}
+		pause(ctx, auditPause)
 		a.flush()
 	}
 }

@@ -459,7 +459,7 @@ func TestAChangeThatCannotBeKeptDoesNotCount(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Put(network1("lab", "10.1.0.0/16", "gw1"), "", ""); err != ErrClosed {
+	if _, err := b.Put(network1("lab", "10.1.0.0/16", "gw1"), "", ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("after it was closed: %v", err)
 	}
 }

@@ -261,4 +261,3 @@ the network stays as it is, and counts again when the override is over or is rem
 		return func(ctx context.Context, c Client) (*pb.RuleChange, error) { return c.Override(ctx, r) }, err
 	})
 }
-
