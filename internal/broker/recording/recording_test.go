@@ -538,3 +538,12 @@ func FuzzTerminal(f *testing.F) {
 		}
 	})
 }
+
+// TestHeaderThatCannotBeRead: a recording whose first line would be too long to read again does not begin.
+func TestHeaderThatCannotBeRead(t *testing.T) {
+	h := header(1)
+	h.Command = strings.Repeat("<", MaxLine/6)
+	if _, err := testStore(t, nil).Begin(h); err == nil || !strings.Contains(err.Error(), "can be read again") {
+		t.Errorf("got %v", err)
+	}
+}

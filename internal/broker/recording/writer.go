@@ -48,6 +48,9 @@ func (w *Writer) begin(header Header) error {
 	if err != nil {
 		return err
 	}
+	if len(line) >= MaxLine {
+		return fmt.Errorf("its header has %d bytes, at most %d can be read again", len(line), MaxLine)
+	}
 	if len(w.recipients) > 0 {
 		clear, err := json.Marshal(clearHeader{Format: encryptedFormat, Session: header.Session})
 		if err != nil {

@@ -40,7 +40,8 @@ type connection struct {
 	channels   int
 	number     int // of the last recording
 	sessions   map[*session]bool
-	outcome    string // why it was ended, if by the gateway
+	outcome    string // why it was ended, if by the gateway, or what became of the target
+	ending     bool   // end was called: what else became of it must not keep it from ending
 	done       []string
 	refused    []string
 	recordings []string
@@ -67,9 +68,9 @@ func (c *connection) elapsed() time.Duration { return time.Since(c.since) }
 func (c *connection) serve(client ssh.Conn, channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) {
 	c.lock.Lock()
 	c.conn = client
-	ended := c.outcome
+	ended := c.ending
 	c.lock.Unlock()
-	if ended != "" {
+	if ended {
 		_ = client.Close()
 	}
 	c.all.Go(func() { c.globals(requests) })
@@ -139,11 +140,14 @@ func (c *connection) noteRefused(kind, reason string) {
 // end ends the session from this side: whoever sits in front of it is told why, if that takes no longer than two seconds.
 func (c *connection) end(reason string) {
 	c.lock.Lock()
-	if c.outcome != "" {
+	if c.ending {
 		c.lock.Unlock()
 		return
 	}
-	c.outcome = reason
+	c.ending = true
+	if c.outcome == "" {
+		c.outcome = reason
+	}
 	conn := c.conn
 	var told sync.WaitGroup
 	for s := range c.sessions {
@@ -151,7 +155,7 @@ func (c *connection) end(reason string) {
 	}
 	c.lock.Unlock()
 	if conn == nil {
-		return // serve sees the outcome
+		return // serve sees that it is ending
 	}
 	c.gate.options.Logger.Info("an SSH session is ended", "session", c.id, "reason", reason)
 	finished := make(chan struct{})

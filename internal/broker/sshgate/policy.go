@@ -85,6 +85,9 @@ func (r rules) request(kind string, payload []byte, started bool) verdict {
 // startsProgram tells whether a request starts what the channel is for.
 func startsProgram(kind string) bool { return kind == "shell" || kind == "exec" || kind == "subsystem" }
 
+// maxCommand bounds a command, in bytes: what Linux takes as one argument, and what fits into a line of a recording however it is quoted there.
+const maxCommand = 128 << 10
+
 // program judges what is to be run.
 func (r rules) program(kind string, payload []byte) verdict {
 	if kind == "shell" {
@@ -108,6 +111,8 @@ func (r rules) program(kind string, payload []byte) verdict {
 	}
 	copies := copiesFiles(run.Text)
 	switch {
+	case len(run.Text) > maxCommand:
+		return no("a command has at most %d KiB", maxCommand>>10)
 	case r.may.Has(token.Exec) && copies:
 		return verdict{do: forward, starts: "scp", command: run.Text}
 	case r.may.Has(token.Exec):
@@ -141,7 +146,7 @@ func copiesFiles(command string) bool {
 // plainQuoted tells whether a shell would find nothing in a command to act upon: such characters stand in single quotes, within which it looks at nothing.
 func plainQuoted(command string) bool {
 	parts := strings.Split(command, "'")
-	if len(parts)%2 == 0 {
+	if len(parts)%2 == 0 || strings.Contains(command, "\\") { // to some shells it means something within quotes, too
 		return false
 	}
 	for i, part := range parts {

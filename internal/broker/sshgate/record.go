@@ -29,7 +29,7 @@ func (s *session) record(v verdict) error {
 		if s.terminal.Columns > 0 && s.terminal.Rows > 0 { // some clients leave the size open
 			header.Width, header.Height = int(s.terminal.Columns), int(s.terminal.Rows)
 		}
-		header.Env = map[string]string{"TERM": printable(s.terminal.Term)}
+		header.Env = map[string]string{"TERM": printable(fmt.Sprintf("%.100s", s.terminal.Term))}
 	case v.starts == "exec" && !transfers(v.command):
 		limited, left, header.Session.Partial = true, firstOutput, true
 	case v.starts != "shell":
@@ -50,7 +50,7 @@ func (s *session) record(v verdict) error {
 
 // transfers tells whether a command's output is a transfer's, of which nobody would read the bytes.
 func transfers(command string) bool {
-	return strings.HasPrefix(command, "rsync --server ") || copiesFiles(command)
+	return strings.HasPrefix(command, "rsync --server ") && plainQuoted(command) || copiesFiles(command)
 }
 
 // recorded does something with the recording, if there is one. When it fails the session is ended: nothing goes on unrecorded.
@@ -59,14 +59,22 @@ func (s *session) recorded(do func(*recording.Writer) error) {
 	if writer == nil {
 		return
 	}
-	if err := do(writer); err != nil && s.writer.CompareAndSwap(writer, nil) {
-		s.broken.Store(true)
-		c := s.connection
-		c.gate.counts.recordingsFailed.Inc()
-		c.gate.options.Logger.Error("a recording failed, and its session is ended", "session", c.id, "error", err)
-		_ = writer.Close(c.elapsed()) // it says again what is known
-		go c.end("it cannot be recorded any more")
+	if err := do(writer); err != nil && !s.whole.Load() {
+		s.lost(writer, err)
 	}
+}
+
+// lost ends the session, once, since its recording has failed. Broken is told first: whoever finds no writer must find that.
+func (s *session) lost(writer *recording.Writer, err error) {
+	s.broken.Store(true)
+	if !s.writer.CompareAndSwap(writer, nil) {
+		return
+	}
+	c := s.connection
+	c.gate.counts.recordingsFailed.Inc()
+	c.gate.options.Logger.Error("a recording failed, and its session is ended", "session", c.id, "error", err)
+	_ = writer.Close(c.elapsed()) // it says again what is known
+	go c.end("it cannot be recorded any more")
 }
 
 // errBroken stops what would be carried on without being recorded.

@@ -22,6 +22,7 @@ type session struct {
 	writer   atomic.Pointer[recording.Writer]
 	names    *fileNames  // of sftp
 	broken   atomic.Bool // the recording has failed
+	whole    atomic.Bool // the recording is being ended, or has been: what else would go into it comes too late, and is no failure
 	amount   amount      // of output that is still recorded
 	exited   atomic.Bool // the client knows how the program ended
 }
@@ -246,7 +247,12 @@ func (s *session) fromTarget(r *ssh.Request) {
 
 // close ends the session towards the client, once the target's side is over and all of its output has been sent.
 func (s *session) close() {
-	s.recorded(func(w *recording.Writer) error { return w.Close(s.connection.elapsed()) })
+	s.whole.Store(true)
+	if writer := s.writer.Load(); writer != nil {
+		if err := writer.Close(s.connection.elapsed()); err != nil {
+			s.lost(writer, err)
+		}
+	}
 	if !s.exited.Load() && s.hasStarted() && s.connection.ctx.Err() == nil {
 		s.say("the connection to the target is lost")
 		s.exit(failed)
