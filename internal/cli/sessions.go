@@ -155,7 +155,7 @@ Sequences that would do more than draw (set the title or the clipboard, make the
 				err = reader.Text(s.Out)
 			} else {
 				h := reader.Header
-				fmt.Fprintf(s.Err, "%s: %s as %s on %s, %dx%d\n", h.Session.Began, h.Session.Who, h.Session.Account, h.Session.Target, h.Width, h.Height)
+				fmt.Fprintln(s.Err, clean(fmt.Sprintf("%s: %s as %s on %s, %dx%d", h.Session.Began, h.Session.Who, h.Session.Account, h.Session.Target, h.Width, h.Height)))
 				err = reader.Play(cmd.Context(), s.Out, recording.PlayOptions{Speed: speed, IdleLimit: idle, Wait: wait})
 			}
 			switch {
@@ -223,7 +223,7 @@ last session is searched first. What could not be read is named on standard erro
 				found = append(found, f)
 				return len(found) < r.limit
 			}, func(e recording.Entry, err error) {
-				fmt.Fprintf(s.Err, "holdfast: %s was not searched: %v\n", e.About.ID, err)
+				fmt.Fprintln(s.Err, clean(fmt.Sprintf("holdfast: %s was not searched: %v", e.About.ID, err)))
 			})
 			if err != nil {
 				return failed("%v", err)

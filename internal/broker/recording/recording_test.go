@@ -474,15 +474,19 @@ func TestPlay(t *testing.T) {
 		waits = append(waits, d)
 		return nil
 	}}))
-	if got, _, _ := strings.Cut(out.String(), "\x1b[0m"); got != "ab\x1b[1mc6nd\x1b[31me" {
+	if got, ended := strings.CutSuffix(out.String(), restore); !ended || got != "ab\x1b[1mc6nd\x1b[31me" {
 		t.Errorf("%q", got)
 	}
 	if diff := cmp.Diff([]time.Duration{500 * time.Millisecond, 2 * time.Second, 500 * time.Millisecond, 500 * time.Millisecond}, waits); diff != "" {
 		t.Error(diff)
 	}
 	stop := errors.New("stopped")
-	if err := openID(t, store, header(0).Session.ID).Play(context.Background(), io.Discard, PlayOptions{Wait: func(context.Context, time.Duration) error { return stop }}); !errors.Is(err, stop) {
+	out.Reset()
+	if err := openID(t, store, header(0).Session.ID).Play(context.Background(), &out, PlayOptions{Wait: func(context.Context, time.Duration) error { return stop }}); !errors.Is(err, stop) {
 		t.Errorf("stopped: %v", err)
+	}
+	if out.String() != restore {
+		t.Errorf("a viewer who stopped is left with %q", out.String())
 	}
 }
 

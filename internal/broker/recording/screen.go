@@ -118,11 +118,12 @@ func (s *screen) write(at time.Duration, data string) []Line {
 			s.column = 0
 		case b == '\b':
 			s.column = max(s.column-1, 0)
-		case b == '\t':
-			s.show(' ')
-		case b >= 0x20 && b != 0x7f:
+		case b == '\t' || b >= 0x20 && b != 0x7f:
 			if s.column >= maxColumns {
 				lines = s.leave(at, lines)
+			}
+			if b == '\t' {
+				b = ' '
 			}
 			s.character(b)
 		}
@@ -136,7 +137,9 @@ func (s *screen) character(b byte) {
 	if utf8.FullRune(s.partial) {
 		r, _ := utf8.DecodeRune(s.partial)
 		s.partial = s.partial[:0]
-		s.show(r)
+		if r >= 0xa0 || r < 0x80 { // what is between are control characters to some terminals
+			s.show(r)
+		}
 	}
 }
 

@@ -118,10 +118,20 @@ func (r *Reader) Text(into io.Writer) error {
 		case Output:
 			err = write(shown.write(event.At, event.Data))
 		case Marker:
-			err = write([]Line{{event.At, "[" + event.Data + "]"}})
+			err = write([]Line{{event.At, "[" + unescaped(event.Data) + "]"}})
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// unescaped makes a note fit for a terminal: a file need not have been written by us.
+func unescaped(note string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, note)
 }
