@@ -56,7 +56,7 @@ drain timeout.`,
 			if check {
 				c, err := readConfig(file)
 				if err == nil {
-					_, err = assemble(c, logger)
+					_, err = assemble(c, nil, logger)
 				}
 				return err
 			}

@@ -4,10 +4,13 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -17,8 +20,8 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/sshgate"
 )
 
-// assemble makes the gateway that a configuration describes.
-func assemble(c config, logger *slog.Logger) (*sshgate.Gate, error) {
+// assemble makes the gateway that a configuration describes. Without a ledger it is only good to be looked at.
+func assemble(c config, ledger *sshgate.Ledger, logger *slog.Logger) (*sshgate.Gate, error) {
 	var faults []error
 	var hostKeys []ssh.Signer
 	for _, file := range c.HostKeys {
@@ -50,9 +53,18 @@ func assemble(c config, logger *slog.Logger) (*sshgate.Gate, error) {
 		logger.Error("no session can begin", "error", err)
 	}
 	return sshgate.New(sshgate.Options{
-		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), May: c.may,
+		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), Ledger: ledger, May: c.may,
 		RecordInput: c.Recordings.Input, Environment: c.Environment, Limits: c.limits, Logger: logger,
 	})
+}
+
+// openLedger opens the list of used tokens, which lies with the recordings. Its name is made of the gateway's, which may have any characters.
+func openLedger(c config, now time.Time) (*sshgate.Ledger, error) {
+	if err := os.MkdirAll(c.Recordings.Directory, 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of recordings: %w", err)
+	}
+	name := sha256.Sum256([]byte(c.Name))
+	return sshgate.OpenLedger(filepath.Join(c.Recordings.Directory, fmt.Sprintf("used-tokens-%x", name[:4])), now)
 }
 
 // run runs a gateway until the context ends.
@@ -61,7 +73,12 @@ func run(ctx context.Context, file string, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	gate, err := assemble(c, logger)
+	ledger, err := openLedger(c, time.Now())
+	if err != nil {
+		return fmt.Errorf("starting the gateway %s: %w", c.Name, err)
+	}
+	defer ledger.Close()
+	gate, err := assemble(c, ledger, logger)
 	if err != nil {
 		return fmt.Errorf("starting the gateway %s:\n%w", c.Name, err)
 	}

@@ -222,6 +222,9 @@ func TestRun(t *testing.T) {
 	case err := <-done:
 		t.Fatal(err)
 	}
+	if err := run(ctx, filepath.Join(dir, "gateway.yaml"), logger); err == nil || !strings.Contains(err.Error(), "another gateway of this name") {
+		t.Errorf("a second one with the same used tokens: %v", err)
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -93,6 +93,12 @@ func (a *attempt) admit(grant token.Grant) (*ssh.Permissions, error) {
 	if err != nil {
 		return nil, a.refuse(grant, err)
 	}
+	if g.options.Ledger != nil {
+		if err := g.options.Ledger.Note(grant.ID, grant.RememberUntil()); err != nil {
+			g.forget(session)
+			return nil, a.refuse(grant, &barred{"ledger", "The gateway " + g.options.Name + " begins no session: " + err.Error() + "."})
+		}
+	}
 	if err := g.options.Auditor.Write(session.record(audit.Started)); err != nil {
 		g.forget(session)
 		return nil, a.refuse(grant, &barred{"audit", "The gateway " + g.options.Name + " begins no session, since it cannot audit it: " + err.Error() + "."})

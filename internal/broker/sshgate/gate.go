@@ -92,6 +92,7 @@ type Options struct {
 	Targets     HostKeys
 	Recorder    Recorder
 	Auditor     Auditor
+	Ledger      *Ledger        // of used tokens; nil to forget them when the process ends
 	May         token.Channels // what tokens may grant here at most; default everything
 	RecordInput bool           // what is typed is recorded as well, passwords included
 	Environment []string       // variables that may be set on the target, with * at the end; default LANG, LC_*, TERM, COLORTERM
@@ -144,6 +145,11 @@ func New(options Options) (*Gate, error) {
 	g := &Gate{
 		options: options, counts: counts, now: options.Now, spent: token.NewSpent(options.Limits.Tokens),
 		starting: map[netip.Addr]int{}, sessions: map[*connection]bool{},
+	}
+	if options.Ledger != nil {
+		for id, until := range options.Ledger.used {
+			g.spent.Remember(id, until)
+		}
 	}
 	g.config = ssh.ServerConfig{Config: algorithms(), ServerVersion: "SSH-2.0-Holdfast"}
 	g.config.RekeyThreshold = options.RekeyBytes

@@ -30,14 +30,21 @@ func (s *Spent) Spend(g Grant, now time.Time) error {
 	if len(s.seen) >= s.most {
 		return refuse(Full, "The gateway has accepted %d sessions within minutes and remembers no more tokens. Try again in a minute, or at another gateway.", s.most)
 	}
-	// A clock that is set back must not make a token good again that was forgotten as expired: it is kept for as long again as
-	// any token may live.
-	until := g.Expires.Add(MaxValidity)
-	s.seen[g.ID] = until
+	s.Remember(g.ID, g.RememberUntil())
+	return nil
+}
+
+// RememberUntil is how long a gateway remembers that the token was used. A clock that is set back must not make a token good again that was forgotten
+// as expired: it is kept for as long again as any token may live.
+func (g Grant) RememberUntil() time.Time { return g.Expires.Add(MaxValidity) }
+
+// Remember marks a token as used that was before this memory began, by what was written down then. The bound does not hold for it: what
+// is over it makes the next ones wait.
+func (s *Spent) Remember(id ID, until time.Time) {
+	s.seen[id] = until
 	if s.next.IsZero() || until.Before(s.next) {
 		s.next = until
 	}
-	return nil
 }
 
 // forget drops what has expired. It looks through everything only when something can be found.
