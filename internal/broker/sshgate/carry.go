@@ -72,24 +72,32 @@ func (c *connection) pipe(client, target end) {
 }
 
 // hear answers no to all requests of a channel, and closes the other end some time after the channel is closed: by then what was sent is carried.
-func (c *connection) hear(requests <-chan *ssh.Request, other end) {
-	for r := range requests {
-		c.answer(r.Reply(false, nil))
-	}
-	timer := time.NewTimer(lingering)
-	defer timer.Stop()
-	select {
-	case <-c.ctx.Done():
-	case <-timer.C:
-	}
-	_ = other.Close()
+// Closed ends when the other side has closed the channel. Until then the library keeps it, whatever we have closed, and so it must count as open:
+// a client that never closes any could have any number of them.
+func (c *connection) hear(requests <-chan *ssh.Request, other end) (closed <-chan struct{}) {
+	over := make(chan struct{})
+	go func() {
+		for r := range requests {
+			c.answer(r.Reply(false, nil))
+		}
+		close(over)
+		timer := time.NewTimer(lingering)
+		defer timer.Stop()
+		select {
+		case <-c.ctx.Done():
+		case <-timer.C:
+		}
+		_ = other.Close()
+	}()
+	return over
 }
 
 // join carries between two channels, with the requests of both refused.
 func (c *connection) join(client ssh.Channel, ofClient <-chan *ssh.Request, target ssh.Channel, ofTarget <-chan *ssh.Request) {
-	go c.hear(ofClient, target)
-	go c.hear(ofTarget, client)
+	byClient, byTarget := c.hear(ofClient, target), c.hear(ofTarget, client)
 	c.pipe(client, target)
+	<-byClient
+	<-byTarget
 }
 
 // through lets the target connect further (ssh -L).
@@ -144,8 +152,9 @@ func (c *connection) jump(n ssh.NewChannel, what string) {
 	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
 	defer stop()
 	c.noteUnrecorded(what)
-	go c.hear(requests, there)
+	byClient := c.hear(requests, there)
 	c.pipe(here, there)
+	<-byClient
 }
 
 // whole is a connection that can only be closed in both directions.

@@ -43,6 +43,7 @@ func (c *connection) session(n ssh.NewChannel) {
 		return
 	}
 	s := &session{connection: c, client: client, started: make(chan struct{})}
+	closed := make(chan struct{}) // by the client
 	c.lock.Lock()
 	c.sessions[s] = true
 	c.lock.Unlock()
@@ -51,10 +52,12 @@ func (c *connection) session(n ssh.NewChannel) {
 		delete(c.sessions, s)
 		c.lock.Unlock()
 		_ = client.Close()
+		<-closed // until then the library keeps the channel, so that it counts
 	}()
 	// Requests are taken at once: the library reads nothing else of the connection while one waits, and the way to the client's agent is by it.
 	requests := make(chan *ssh.Request, waitingRequests)
 	go func() {
+		defer close(closed)
 		defer close(requests)
 		for r := range incoming {
 			requests <- r
