@@ -10,7 +10,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -55,7 +57,13 @@ type Record struct {
 const MaxText = 1024
 
 // Log is a file of records.
-type Log struct{ path string }
+type Log struct {
+	path string
+
+	lock   sync.Mutex
+	begun  bool // a record was written
+	cutOff bool // the last one was written only in part
+}
 
 // New names the file. It is made with the first record, readable by its owner.
 func New(path string) *Log { return &Log{path: path} }
@@ -70,13 +78,31 @@ func (l *Log) Write(r Record) error {
 	if err != nil {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
-	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
-	_, err = file.Write(append(line, '\n'))
+	line = append(line, '\n')
+	if l.cutOff || !l.begun && endsCutOff(file) {
+		line = append([]byte{'\n'}, line...)
+	}
+	written, err := file.Write(line)
+	l.begun, l.cutOff = true, l.cutOff && written == 0 || written > 0 && written < len(line)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
 	return nil
+}
+
+// endsCutOff tells whether the last record was written only in part, as on a full disk: the next one must not become a part of it, or both would be lost.
+func endsCutOff(file *os.File) bool {
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil || end == 0 {
+		return false
+	}
+	var last [1]byte
+	_, err = file.ReadAt(last[:], end-1)
+	return err == nil && last[0] != '\n'
 }

@@ -75,3 +75,37 @@ func TestNotWritten(t *testing.T) {
 		t.Error("a record was written nowhere")
 	}
 }
+
+// TestAfterACutOffRecord: what a full disk left of a record does not take the next one with it.
+func TestAfterACutOffRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.WriteFile(path, []byte(`{"time":"2026-03-`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := New(path)
+	for range 2 {
+		if err := log.Write(Record{Time: noon, Event: Started, Session: "s1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(got), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "{") || lines[1] != lines[2] {
+		t.Errorf("%q", lines)
+	}
+}
+
+// TestAfterAFullDisk: the same within one process.
+func TestAfterAFullDisk(t *testing.T) {
+	log := New(filepath.Join(t.TempDir(), "audit.jsonl"))
+	log.begun, log.cutOff = true, true
+	if err := log.Write(Record{Time: noon, Event: Started}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(log.path); err != nil || !strings.HasPrefix(string(got), "\n{") || log.cutOff {
+		t.Errorf("%q %v", got, err)
+	}
+}

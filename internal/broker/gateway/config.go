@@ -118,6 +118,9 @@ func parseConfig(name string, data []byte) (config, error) {
 	if c.may, err = token.ParseChannels(c.Allow); err != nil {
 		faults = append(faults, fmt.Errorf("allow: %w", err))
 	}
+	if c.Allow != nil && c.may == 0 {
+		faults = append(faults, errors.New("allow is empty, so that no token would allow anything: write what is allowed, or leave it out to allow everything"))
+	}
 	faults = append(faults, c.setLimits()...)
 	if _, err := recording.ParseRecipients(c.Recordings.Recipients); err != nil {
 		faults = append(faults, fmt.Errorf("recordings.recipients: %w", err))

@@ -55,6 +55,7 @@ func TestConfigRefused(t *testing.T) {
 		"nam: x":                       {"unknown field"},
 		"name: [x]":                    {"a value of another kind belongs here"},
 		fullConfig + "allow: [telnet]": {"already defined"},
+		strings.Replace(fullConfig, "[shell, exec]", "[]", 1):         {"allow is empty"},
 		strings.Replace(fullConfig, "[shell, exec]", "[telnet]", 1):   {`allow: "telnet" is nothing that a session does`},
 		strings.Replace(fullConfig, "age1ql", "age1xx", 1):            {"recordings.recipients", "age-keygen"},
 		strings.Replace(fullConfig, "sessions: 3", "sessions: -3", 1): {"limits.sessions is -3: write 1 to 1000000"},

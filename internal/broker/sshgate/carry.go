@@ -125,7 +125,7 @@ func (c *connection) through(n ssh.NewChannel, what string) {
 func rejection(err error) (ssh.RejectionReason, string) {
 	var refused *ssh.OpenChannelError
 	if errors.As(err, &refused) {
-		return refused.Reason, "the target says: " + printable(refused.Message)
+		return refused.Reason, "the target says: " + said{errors.New(refused.Message)}.Error()
 	}
 	return ssh.ConnectionFailed, "holdfast: the connection to the target is lost"
 }

@@ -43,6 +43,7 @@ func (s *session) record(v verdict) error {
 		return err
 	}
 	s.amount.limit(limited, left)
+	s.input.limit(limited, left)
 	s.writer.Store(writer)
 	c.note(&c.recordings, writer.Name())
 	return nil
@@ -131,7 +132,8 @@ func (s *session) lookIn(data []byte) error {
 		for _, what := range s.names.write(data) {
 			s.mark(what)
 		}
-	} else if s.connection.gate.options.RecordInput && s.terminal != nil {
+	} else if take, _ := s.input.take(len(data)); s.connection.gate.options.RecordInput && take > 0 {
+		data = data[:take]
 		s.recorded(func(w *recording.Writer) error { return w.Input(s.connection.elapsed(), data) })
 	}
 	if s.broken.Load() {

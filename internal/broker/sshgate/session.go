@@ -24,6 +24,7 @@ type session struct {
 	broken   atomic.Bool // the recording has failed
 	whole    atomic.Bool // the recording is being ended, or has been: what else would go into it comes too late, and is no failure
 	amount   amount      // of output that is still recorded
+	input    amount      // the same of what is typed, where that is recorded
 	exited   atomic.Bool // the client knows how the program ended
 }
 

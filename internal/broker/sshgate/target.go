@@ -107,7 +107,7 @@ func loginFailed(err error, grant token.Grant, address string) (string, error) {
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
 	case errors.As(err, &negotiation):
-		return "host_key", fmt.Errorf("the target %s and the gateway have no way in common to prove or encrypt: %w. On record for it may be a certificate or a kind of key that it no longer has", address, err)
+		return "host_key", fmt.Errorf("the target %s and the gateway have no way in common to prove or encrypt: %w. On record for it may be a certificate or a kind of key that it no longer has", address, said{err})
 	case errors.As(err, &host):
 		return "host_key", host
 	case errors.As(err, &network) && network.Timeout():
@@ -117,8 +117,17 @@ func loginFailed(err error, grant token.Grant, address string) (string, error) {
 	if grant.Proof == token.ForwardedAgent {
 		remedy = "this access logs in with your own agent: a key in it must be in the account's authorized_keys"
 	}
-	return "login", fmt.Errorf("the target %s does not let the account %s in: %w; %s", address, grant.Account, err, remedy)
+	return "login", fmt.Errorf("the target %s does not let the account %s in: %w; %s", address, grant.Account, said{err}, remedy)
 }
+
+// said is an error whose text is the other side's, or has it in it: cut, and without what a terminal would obey.
+type said struct{ err error }
+
+// maxSaid bounds what is passed on of it, in characters. SSH allows a quarter of a MiB.
+const maxSaid = 500
+
+func (s said) Error() string { return printable(fmt.Sprintf("%.*s", maxSaid, s.err.Error())) }
+func (s said) Unwrap() error { return s.err }
 
 // proof is how the gateway logs in. Close is called after the login.
 func (g *Gate) proof(grant token.Grant, r rules, session string, openAgent func() (ssh.Channel, error)) (method ssh.AuthMethod, close func(), err error) {
