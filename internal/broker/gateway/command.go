@@ -78,6 +78,7 @@ drain timeout.`,
 // tokenOptions are the flags of `holdfast gateway token`.
 type tokenOptions struct {
 	key, gateway, who, host, account string
+	clientKey                        string
 	port                             uint16
 	allow                            []string
 	agent                            bool
@@ -111,6 +112,7 @@ standard output and is good for one session. Whoever holds the key can make any 
 	flags.StringVar(&o.account, "account", "", "the account on the target")
 	flags.StringSliceVar(&o.allow, "allow", []string{"shell", "exec", "sftp"}, "what may be done: "+strings.Join(token.AllChannels.Names(), ", "))
 	flags.BoolVar(&o.agent, "agent", false, "log in at the target with the user's forwarded agent, not with a certificate")
+	flags.StringVar(&o.clientKey, "client-key", "", "file with a public key that the user has to prove; without it whoever sees the token may use it first")
 	flags.DurationVar(&o.validity, "validity", 2*time.Minute, "how long it may wait for its session")
 	flags.DurationVar(&o.limit, "session-limit", 0, "how long the session may last; 0 leaves it to the gateway")
 	for _, name := range []string{"key", "gateway", "who", "host", "account"} {
@@ -134,6 +136,11 @@ func (o tokenOptions) sign(now time.Time) (string, error) {
 	}
 	if o.agent {
 		grant.Proof = token.ForwardedAgent
+	}
+	if o.clientKey != "" {
+		if grant.ClientKey, err = readClientKey(o.clientKey); err != nil {
+			return "", err
+		}
 	}
 	if _, err := rand.Read(grant.ID[:]); err != nil {
 		return "", err

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/holdfast/holdfast/internal/broker/sshgate"
 	"github.com/holdfast/holdfast/internal/broker/token"
 )
@@ -169,12 +171,31 @@ func TestToken(t *testing.T) {
 	if err != nil || g.Check("gw1", time.Now()) != nil || g.Who != "alice" || g.Target.String() != "db1:22" || g.May != token.Shell|token.Exec|token.SFTP || g.Rule != "made by hand" {
 		t.Errorf("%+v, %v", g, err)
 	}
+	keygen(t, filepath.Join(dir, "user"))
+	public, err := os.ReadFile(filepath.Join(dir, "user.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err = command(t, append(args, "--client-key", filepath.Join(dir, "user.pub"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := token.Parse(strings.TrimSpace(text), known.known()); err != nil || g.ClientKey != sshgate.KeyHash(key) {
+		t.Errorf("bound to a key: %+v, %v", g, err)
+	}
+	if _, err := command(t, append(args, "--client-key", filepath.Join(dir, "broker"))...); err == nil || !strings.Contains(err.Error(), "is not a public key") {
+		t.Errorf("bound to no key: %v", err)
+	}
 	if _, err := command(t, append(args, "--allow", "telnet")...); err == nil || !strings.Contains(err.Error(), "write shell, exec") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestBrokersChange: a key that is added counts with the next connection, and a file that is broken takes none away.
+// TestBrokersChange: a key that is added counts with the next connection, a file that is broken takes none away, and one without keys takes all: they may have been stolen.
 func TestBrokersChange(t *testing.T) {
 	dir := folder(t)
 	keygen(t, filepath.Join(dir, "broker2"))
@@ -194,7 +215,7 @@ func TestBrokersChange(t *testing.T) {
 	for _, step := range []struct {
 		text string
 		want int
-	}{{string(one) + string(two), 2}, {"garbage", 2}, {string(two), 1}} {
+	}{{string(one) + string(two), 2}, {"garbage", 2}, {string(two), 1}, {"# none for now\n", 0}, {string(one), 1}} {
 		write(t, b.file, step.text)
 		if got := len(b.known()); got != step.want {
 			t.Errorf("%d keys after %.20q, want %d", got, step.text, step.want)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/holdfast/holdfast/internal/broker/sshgate"
 )
 
 // readPrivate reads an SSH private key that nobody else may read. What says what it is for.
@@ -64,6 +66,9 @@ func readBrokerKey(file string) (ed25519.PrivateKey, error) {
 // maxBrokers bounds the keys in a file.
 const maxBrokers = 1000
 
+// errNoKey is the error of a file without keys. At the start that is a mistake; later it is how the last broker's key is taken away.
+var errNoKey = errors.New("has no key, so that no token is good")
+
 // parseBrokers reads public keys, one on a line as in authorized_keys.
 func parseBrokers(name string, text []byte) ([]ed25519.PublicKey, error) {
 	var keys []ed25519.PublicKey
@@ -93,12 +98,13 @@ func parseBrokers(name string, text []byte) ([]ed25519.PublicKey, error) {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s has no key, so that no token would be good", name)
+		return nil, fmt.Errorf("%s %w", name, errNoKey)
 	}
 	return keys, nil
 }
 
-// brokers are the keys in a file that may change while the gateway runs. A file that cannot be read any more changes nothing, and is complained of.
+// brokers are the keys in a file that may change while the gateway runs. A file that cannot be read any more changes nothing, and is complained of;
+// one from which all keys were taken leaves none.
 type brokers struct {
 	file   string
 	logger *slog.Logger
@@ -127,7 +133,10 @@ func (b *brokers) refresh() error {
 		return fmt.Errorf("reading the brokers' keys: %w", err)
 	}
 	keys, err := parseBrokers(b.file, text)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoKey) && b.keys != nil:
+		b.logger.Error("no session can begin", "error", err)
+	case err != nil:
 		return err
 	}
 	b.changed, b.size, b.keys = info.ModTime(), info.Size(), keys
@@ -142,4 +151,17 @@ func (b *brokers) known() []ed25519.PublicKey {
 		b.logger.Error("the brokers' keys stay as they were", "error", err)
 	}
 	return b.keys
+}
+
+// readClientKey reads the public key to which a token is to be bound.
+func readClientKey(file string) ([32]byte, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("reading the user's public key: %w", err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("%s is not a public key: write it as ssh-keygen does (ssh-ed25519 AAAA... name)", file)
+	}
+	return sshgate.KeyHash(key), nil
 }

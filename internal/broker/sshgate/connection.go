@@ -48,7 +48,7 @@ type connection struct {
 	unrecorded bool
 }
 
-// maxNoted bounds each list of an audit record. What is beyond it is counted in the metrics alone.
+// maxNoted bounds each list of an audit record. That there was more stands at its end.
 const maxNoted = 100
 
 func newConnection(g *Gate, grant token.Grant, id string, now time.Time, client net.Addr) *connection {
@@ -121,8 +121,11 @@ func (c *connection) record(event audit.Event) audit.Record {
 func (c *connection) note(list *[]string, what string) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if len(*list) < maxNoted {
+	switch {
+	case len(*list) < maxNoted:
 		*list = append(*list, what)
+	case len(*list) == maxNoted:
+		*list = append(*list, "and more")
 	}
 }
 

@@ -14,7 +14,8 @@ type fileNames struct {
 	lost   bool   // what came is not sftp
 }
 
-// maxNames bounds a packet that is read for its names; paths are at most 4 KiB long, twice.
+// maxNames bounds what of a packet is read for its names; paths are at most 4 KiB long, twice. Servers leave alone what follows the names, so that a packet may
+// be made as long as one likes: its names are read all the same.
 const maxNames = 16 << 10
 
 // The packets that name files.
@@ -29,7 +30,7 @@ const sftpHeader = 9
 // write takes what the client sent and returns what it wants done.
 func (f *fileNames) write(data []byte) (done []string) {
 	for len(data) > 0 && !f.lost {
-		if f.skip > 0 {
+		if f.skip > 0 && f.want == 0 {
 			step := min(uint32(len(data)), f.skip)
 			data, f.skip = data[step:], f.skip-step
 			continue
@@ -59,9 +60,10 @@ func (f *fileNames) begun() {
 	length := binary.BigEndian.Uint32(f.packet)
 	switch kind := f.packet[4]; {
 	case length == 0 || length > 1<<24:
-		f.lost = true
-	case length <= maxNames && length >= sftpHeader-4 && namesFiles(kind):
-		f.want = 4 + int(length)
+		f.lost = true // the servers that are known end with it
+	case length >= sftpHeader-4 && namesFiles(kind):
+		f.want = 4 + int(min(length, maxNames))
+		f.skip = length - min(length, maxNames) // once that is read
 	default:
 		f.skip, f.packet, f.want = length-1, f.packet[:0], 0
 	}
@@ -119,6 +121,8 @@ func fileOperation(kind byte, body []byte) string {
 	switch first { // of an extended packet, its name
 	case "posix-rename@openssh.com":
 		return fmt.Sprintf("sftp rename %s to %s", second, third)
+	case "lsetstat@openssh.com":
+		return "sftp set attributes of " + second
 	case "hardlink@openssh.com":
 		return fmt.Sprintf("sftp link %s and %s", second, third)
 	}

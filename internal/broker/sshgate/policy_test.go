@@ -139,8 +139,9 @@ func TestFileNames(t *testing.T) {
 		sftpPacket(sftpRemove, "/e\x1b[2J"), sftpPacket(sftpMakeDirectory, "/f"), sftpPacket(sftpRemoveDirectory, "/g"), sftpPacket(sftpSymlink, "/h", "/i"),
 		{0, 0, 0, 1, sftpOpen}, // too short for what it says to be
 		sftpPacket(sftpOpen, strings.Repeat("/long", 4000), uint32(1)), sftpPacket(sftpOpenDirectory, "/j"),
+		sftpPacket(sftpOpen, "/padded", uint32(1), uint32(0), strings.Repeat("x", 40_000)), sftpPacket(sftpRemove, "/k"),
 	}, nil)
-	want := []string{"sftp read /in", "sftp write /out", "sftp rename /a to /b", "sftp rename /c to /d", "sftp remove /e?[2J", "sftp make directory /f", "sftp remove directory /g", "sftp link /h and /i", "sftp list /j"}
+	want := []string{"sftp read /in", "sftp write /out", "sftp rename /a to /b", "sftp rename /c to /d", "sftp remove /e?[2J", "sftp make directory /f", "sftp remove directory /g", "sftp link /h and /i", "sftp list /j", "sftp read /padded", "sftp remove /k"}
 	rapid.Check(t, func(t *rapid.T) {
 		var f fileNames
 		var got []string
