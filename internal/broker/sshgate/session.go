@@ -25,14 +25,19 @@ type session struct {
 	whole    atomic.Bool // the recording is being ended, or has been: what else would go into it comes too late, and is no failure
 	amount   amount      // of output that is still recorded
 	input    amount      // the same of what is typed, where that is recorded
+	asked    bool        // for a program; of the goroutine that takes the requests
 	exited   atomic.Bool // the client knows how the program ended
 }
 
 // firstOutput is how much of the output of a command without a terminal is recorded. Transfers go that way, and all of them would fill the disk.
 const firstOutput = 64 << 10
 
-// waitingRequests bounds the requests that wait while the gateway logs in at the target. Then the client waits.
-const waitingRequests = 128
+// What waits of requests while the gateway logs in at the target, or while the client does not read what it is told: so many for a channel, and each so long
+// in bytes, but for the one that starts a program. What is more is refused.
+const (
+	waitingRequests = 128
+	maxRequest      = 8 << 10
+)
 
 // failed is the exit status for what did not come to an end of its own: the one that ssh itself uses.
 const failed = 255
@@ -61,7 +66,7 @@ func (c *connection) session(n ssh.NewChannel) {
 		defer close(closed)
 		defer close(requests)
 		for r := range incoming {
-			requests <- r
+			s.wait(r, requests)
 		}
 	}()
 	target, err := c.reach()
@@ -76,6 +81,32 @@ func (c *connection) session(n ssh.NewChannel) {
 		return
 	}
 	s.run(requests, there, ofTarget)
+}
+
+// wait lets a request wait for its turn, as long as there is room for it. It never waits itself: the library reads nothing else of the connection meanwhile.
+// It belongs to the goroutine that takes the requests.
+func (s *session) wait(r *ssh.Request, turn chan<- *ssh.Request) {
+	most, reason := maxRequest, ""
+	if startsProgram(r.Type) {
+		most = maxCommand + 4 // its length
+		if s.asked {
+			reason = "a program runs in this channel already"
+		}
+		s.asked = true
+	}
+	if len(r.Payload) > most {
+		reason = fmt.Sprintf("it has more than %d bytes", most)
+	}
+	if reason == "" {
+		select {
+		case turn <- r:
+			return
+		default:
+			reason = "too many requests are waiting"
+		}
+	}
+	s.connection.noteRefused(r.Type, reason)
+	s.connection.answer(r.Reply(false, nil))
 }
 
 // run carries the session between client and target.

@@ -67,3 +67,29 @@ func TestChannelsCountUntilTheClientClosesThem(t *testing.T) {
 		})
 	}
 }
+
+// TestRequestsThatWait: a client whose requests cannot be dealt with yet, because it reads nothing or the target does not answer, has only so much waiting here.
+func TestRequestsThatWait(t *testing.T) {
+	c, _ := lone(t)
+	s := &session{connection: c}
+	turn := make(chan *ssh.Request, waitingRequests)
+	long := make([]byte, maxRequest+1)
+	for _, r := range []*ssh.Request{
+		{Type: "env", Payload: long}, {Type: "exec", Payload: make([]byte, maxCommand+5)}, {Type: "exec", Payload: long}, {Type: "pty-req", Payload: long[1:]},
+	} {
+		s.wait(r, turn)
+	}
+	if len(turn) != 1 { // the second program is one too many, even if the first was too long
+		t.Errorf("%d requests wait, want the short one alone", len(turn))
+	}
+	for range 3 * waitingRequests { // this never waits
+		s.wait(&ssh.Request{Type: "window-change"}, turn)
+	}
+	s = &session{connection: c}
+	turn = make(chan *ssh.Request, waitingRequests)
+	s.wait(&ssh.Request{Type: "exec", Payload: make([]byte, maxCommand+4)}, turn)
+	s.wait(&ssh.Request{Type: "shell"}, turn)
+	if len(turn) != 1 {
+		t.Errorf("%d programs wait, want one", len(turn))
+	}
+}
