@@ -21,7 +21,7 @@ import (
 )
 
 // assemble makes the gateway that a configuration describes. Without a ledger it is only good to be looked at.
-func assemble(c config, ledger *sshgate.Ledger, logger *slog.Logger) (*sshgate.Gate, error) {
+func assemble(c config, ledger sshgate.Ledger, logger *slog.Logger) (*sshgate.Gate, error) {
 	var faults []error
 	var hostKeys []ssh.Signer
 	for _, file := range c.HostKeys {
@@ -59,12 +59,12 @@ func assemble(c config, ledger *sshgate.Ledger, logger *slog.Logger) (*sshgate.G
 }
 
 // openLedger opens the list of used tokens, which lies with the recordings. Its name is made of the gateway's, which may have any characters.
-func openLedger(c config, now time.Time) (*sshgate.Ledger, error) {
+func openLedger(c config, now time.Time) (*usedTokens, error) {
 	if err := os.MkdirAll(c.Recordings.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of recordings: %w", err)
 	}
 	name := sha256.Sum256([]byte(c.Name))
-	return sshgate.OpenLedger(filepath.Join(c.Recordings.Directory, fmt.Sprintf("used-tokens-%x", name[:4])), now)
+	return openUsed(filepath.Join(c.Recordings.Directory, fmt.Sprintf("used-tokens-%x", name[:4])), now)
 }
 
 // run runs a gateway until the context ends.

@@ -77,6 +77,14 @@ type Recorder interface {
 // Auditor takes records. *audit.Log is one.
 type Auditor interface{ Write(audit.Record) error }
 
+// Ledger remembers used tokens beyond the life of the process.
+type Ledger interface {
+	// Used are those of earlier processes, and until when each counts.
+	Used() map[token.ID]time.Time
+	// Note is called before a token's session begins.
+	Note(id token.ID, until time.Time) error
+}
+
 // HostKeys tells targets from impostors. *KnownHosts is one.
 type HostKeys interface {
 	// For returns what a target has to prove, or why nothing is known of it.
@@ -92,7 +100,7 @@ type Options struct {
 	Targets     HostKeys
 	Recorder    Recorder
 	Auditor     Auditor
-	Ledger      *Ledger        // of used tokens; nil to forget them when the process ends
+	Ledger      Ledger         // of used tokens; nil to forget them when the process ends
 	May         token.Channels // what tokens may grant here at most; default everything
 	RecordInput bool           // what is typed is recorded as well, passwords included
 	Environment []string       // variables that may be set on the target, with * at the end; default LANG, LC_*, TERM, COLORTERM
@@ -147,7 +155,7 @@ func New(options Options) (*Gate, error) {
 		starting: map[netip.Addr]int{}, sessions: map[*connection]bool{},
 	}
 	if options.Ledger != nil {
-		for id, until := range options.Ledger.used {
+		for id, until := range options.Ledger.Used() {
 			g.spent.Remember(id, until)
 		}
 	}
