@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 		{"sessions search title", "Nothing was found.\n", ""},
 		{"sessions play 20261105T10 --text", "    1.000  the needle of alice\n    2.000  [end of session]\n", ""},
 		{"sessions play 20261105T11 --text", "    1.000  the needle of bob\n", "the recording has no end"},
-		{"sessions play 20261105T10 --speed 1000", "the \x1b[1mneedle\x1b[0m of alice\r\n\x1b[0m\x1b[?25h\x1b[?1049l\x1b[?1000l\x1b[?2004l\r\n", "alice as postgres on db1:22, 80x24"},
+		{"sessions play 20261105T10 --speed 1000", "the \x1b[1mneedle\x1b[0m of alice\r\n\x0f\x1b(B\x1b[0m\x1b7\x1b[r\x1b8\x1b[4l\x1b[?5l\x1b[?7h\x1b[?25h\x1b[?1049l\r\n", "alice as postgres on db1:22, 80x24"},
 	} {
 		r := run(t, "", "", append(strings.Fields(c.line), "--dir", dir)...)
 		if r.code != 0 || r.out != c.out || !strings.Contains(r.err, c.err) {

@@ -61,8 +61,8 @@ func (r *Reader) Play(ctx context.Context, into io.Writer, options PlayOptions) 
 }
 
 // restore undoes what a session may have left behind on the viewer's terminal, as far as draws lets it through: colours, a character set, a scrolling region,
-// insertion, a hidden cursor, reverse video, origin mode, no wrapping, the alternate screen.
-const restore = "\x0f\x1b(B\x1b[0m\x1b[r\x1b[4l\x1b[?5l\x1b[?6l\x1b[?7h\x1b[?25h\x1b[?1049l\r\n"
+// insertion, a hidden cursor, reverse video, no wrapping, the alternate screen. The cursor is saved and restored, since giving up the region moves it.
+const restore = "\x0f\x1b(B\x1b[0m\x1b7\x1b[r\x1b8\x1b[4l\x1b[?5l\x1b[?7h\x1b[?25h\x1b[?1049l\r\n"
 
 // Harmless lets through what draws on a terminal, and drops what makes it answer or changes anything beyond its screen. Its zero value is ready.
 type Harmless struct {
@@ -134,9 +134,9 @@ func draws(sequence []byte) bool {
 	return false
 }
 
-// modes are those of private modes (ESC [ ? N h) that only concern the screen: reverse video, origin, wrapping, blinking and visible cursor, alternate screens, and
+// modes are those of private modes (ESC [ ? N h) that only concern the screen: reverse video, wrapping, blinking and visible cursor, alternate screens, and
 // drawing at once. All others change what the terminal sends, or its size.
-var modes = map[string]bool{"5": true, "6": true, "7": true, "12": true, "25": true, "47": true, "1047": true, "1048": true, "1049": true, "2026": true}
+var modes = map[string]bool{"5": true, "7": true, "12": true, "25": true, "47": true, "1047": true, "1048": true, "1049": true, "2026": true}
 
 func drawsControl(parameters []byte, final byte) bool {
 	private := false
