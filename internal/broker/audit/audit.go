@@ -50,7 +50,7 @@ type Record struct {
 	Channels   []string  `json:"channels,omitempty"`   // what was done: shell, exec, sftp, jump, local-forward host:port
 	Requests   []string  `json:"refused,omitempty"`    // what was asked for and refused
 	Recordings []string  `json:"recordings,omitempty"` // files, from the directory of recordings
-	Unrecorded bool      `json:"unrecorded,omitempty"` // something was done that cannot be recorded (jump, forwarding)
+	Unrecorded bool      `json:"unrecorded,omitempty"` // something was done that cannot be recorded (jump, forwarding), or is not (the rest of a long output)
 }
 
 // MaxText bounds each text of a record, in bytes.

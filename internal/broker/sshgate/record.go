@@ -113,6 +113,8 @@ func (s *session) lookOut(data []byte) error {
 		s.recorded(func(w *recording.Writer) error { return w.Output(s.connection.elapsed(), data[:take]) })
 	}
 	if end {
+		// Whoever reads the audit log must see it: a command may be a shell, whose first output was long on purpose.
+		s.connection.noteUnrecorded("more output than is recorded")
 		s.mark(fmt.Sprintf("only the first %d KiB of the output are recorded", firstOutput>>10))
 	}
 	if s.broken.Load() {

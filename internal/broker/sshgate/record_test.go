@@ -44,3 +44,21 @@ func TestWhatTargetsSay(t *testing.T) {
 		}
 	}
 }
+
+// TestLongOutputIsAudited: a command without a terminal may be a shell; that its output was not recorded to the end is in the audit log.
+func TestLongOutputIsAudited(t *testing.T) {
+	c, _ := lone(t)
+	s := &session{connection: c, client: mute{}, started: make(chan struct{})}
+	if err := s.record(verdict{starts: "exec", command: "sh"}); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true} {
+		if err := s.lookOut(make([]byte, firstOutput/2)); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.record(audit.Ended); got.Unrecorded != want {
+			t.Errorf("after %d halves of what is recorded, unrecorded is %v", i+1, got.Unrecorded)
+		}
+	}
+	s.close()
+}
