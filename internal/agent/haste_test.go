@@ -10,27 +10,38 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// hurries is a haste whose hurries are noted.
+// hurries is a haste whose hurries are noted. A haste calls what notes them under its lock.
 type hurries struct {
 	*haste
-	asked   int
+	noted   noted
 	refused error
+}
+
+type noted struct {
+	asked   int
 	since   time.Time // the present one; zero: there is none
 	took    time.Duration
 	longest time.Duration
 }
 
+func (h *hurries) seen() noted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.noted
+}
+
 func newHurries() *hurries {
 	h := &hurries{}
 	h.haste = newHaste(func() (func() error, error) {
-		h.asked++
+		h.noted.asked++
 		if h.refused != nil {
 			return nil, h.refused
 		}
-		h.since = time.Now()
+		h.noted.since = time.Now()
 		return func() error {
-			took := time.Since(h.since)
-			h.took, h.longest, h.since = h.took+took, max(h.longest, took), time.Time{}
+			n := &h.noted
+			took := time.Since(n.since)
+			n.took, n.longest, n.since = n.took+took, max(n.longest, took), time.Time{}
 			return nil
 		}, nil
 	}, time.Now, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -46,18 +57,19 @@ func TestHasteEnds(t *testing.T) {
 		h.begin() // goes on
 		time.Sleep(hasteFor - 1)
 		synctest.Wait()
-		if h.since.IsZero() || h.asked != 1 {
-			t.Fatalf("it does not hurry any more, or began %d times", h.asked)
+		if n := h.seen(); n.since.IsZero() || n.asked != 1 {
+			t.Fatalf("it does not hurry any more, or began %d times", n.asked)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if !h.since.IsZero() || h.took != 2*hasteFor-1 {
-			t.Errorf("it hurried for %v, and does still: %v", h.took, !h.since.IsZero())
+		if n := h.seen(); !n.since.IsZero() || n.took != 2*hasteFor-1 {
+			t.Errorf("it hurried for %v, and does still: %v", n.took, !n.since.IsZero())
 		}
 		h.begin()
 		h.enough()
-		if h.enough(); !h.since.IsZero() || h.asked != 2 || h.took != 2*hasteFor-1 {
-			t.Errorf("it hurries although nothing is on its way any more, or began %d times", h.asked)
+		h.enough()
+		if n := h.seen(); !n.since.IsZero() || n.asked != 2 || n.took != 2*hasteFor-1 {
+			t.Errorf("it hurries although nothing is on its way any more, or began %d times", n.asked)
 		}
 	})
 }
@@ -72,11 +84,12 @@ func TestHasteIsBounded(t *testing.T) {
 		}
 		h.enough()
 		synctest.Wait()
-		if h.longest > hasteMost {
-			t.Errorf("it hurried for %v at a stretch; the bound is %v", h.longest, hasteMost)
+		n := h.seen()
+		if n.longest > hasteMost {
+			t.Errorf("it hurried for %v at a stretch; the bound is %v", n.longest, hasteMost)
 		}
-		if most := hasteMost + all/hasteShare; h.took > most || h.took < all/hasteShare/2 {
-			t.Errorf("it hurried for %v of %v; the bound is %v", h.took, all, most)
+		if most := hasteMost + all/hasteShare; n.took > most || n.took < all/hasteShare/2 {
+			t.Errorf("it hurried for %v of %v; the bound is %v", n.took, all, most)
 		}
 	})
 }
@@ -88,8 +101,8 @@ func TestHasteThatIsRefused(t *testing.T) {
 	h.begin()
 	h.begin()
 	h.enough()
-	if h.asked != 1 {
-		t.Errorf("asked %d times", h.asked)
+	if n := h.seen(); n.asked != 1 {
+		t.Errorf("asked %d times", n.asked)
 	}
 	never := newHaste(nil, time.Now, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	never.begin()
