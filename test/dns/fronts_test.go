@@ -46,6 +46,7 @@ var fronts = []front{
 	{name: "Knot Resolver", program: "kresd", debian: "knot-resolver", version: []string{"--version"}, at: frontAddress, zones: everyZone, site: true, arguments: kresd},
 	{name: "PowerDNS Recursor", program: "pdns_recursor", debian: "pdns-recursor", version: []string{"--version"}, at: frontAddress, zones: everyZone, site: true, arguments: recursor("")},
 	{name: "dnsmasq", program: "dnsmasq", debian: "dnsmasq-base", version: []string{"--version"}, at: frontAddress, zones: everyZone, site: true, arguments: dnsmasq("")},
+	{name: "CoreDNS", program: "coredns", version: []string{"-version"}, at: frontAddress, zones: onlyForwarded, arguments: coredns},
 	{name: "systemd-resolved", program: "unshare", version: []string{"--version"}, at: netip.MustParseAddr("127.0.0.53"), zones: onlyDelegated, site: true, arguments: resolved(siteServer)},
 	{name: "systemd-resolved, service addresses", program: "unshare", version: []string{"--version"}, at: netip.MustParseAddr("127.0.0.53"), zones: lonely, arguments: resolved(onlyServers)},
 	{name: "dnsmasq, fast-dns-retry", program: "dnsmasq", debian: "dnsmasq-base", version: []string{"--version"}, at: frontAddress, zones: fewForwarded, arguments: dnsmasq("fast-dns-retry\n")},
@@ -142,8 +143,15 @@ func configureDnsmasq(t *testing.T, dir, more, printed string) []string {
 	return []string{"--keep-in-foreground", "--pid-file=", "--conf-file=" + file}
 }
 
+// coredns listens everywhere by itself, where the servers that it asks listen here too; each block says where instead.
+func coredns(t *testing.T, dir string, zones []*steered) []string {
+	blocks := strings.ReplaceAll(printed(t, "coredns", through(zones, forwarded)), " {\n    errors\n", " {\n    bind 127.0.0.1\n    errors\n")
+	return []string{"-conf", write(t, dir, "Corefile", blocks)}
+}
+
 func lonely(z *steered) bool        { return z.path == forwarded && z.kind() == "3-ipv4" }
 func onlyDelegated(z *steered) bool { return z.path == delegated }
+func onlyForwarded(z *steered) bool { return z.path == forwarded }
 
 // find is where the resolver's program is, to ask it its version.
 func (f front) find() (string, error) {
@@ -151,7 +159,10 @@ func (f front) find() (string, error) {
 		return findResolved()
 	}
 	file, err := exec.LookPath(f.program)
-	if err != nil {
+	switch {
+	case err != nil && f.debian == "":
+		return "", fmt.Errorf("%s is not installed; Debian has no package of it", f.program)
+	case err != nil:
 		return "", fmt.Errorf("%s is not installed (Debian package %s)", f.program, f.debian)
 	}
 	return file, nil
