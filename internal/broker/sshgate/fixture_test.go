@@ -107,6 +107,12 @@ func startTarget(t testing.TB, more ...string) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
+	accounts, _ := os.ReadFile("/etc/passwd") // where there is none, sshd says what is wrong
+	for line := range strings.Lines(string(accounts)) {
+		if strings.HasPrefix(line, me.Username+":") && strings.HasSuffix(strings.TrimSpace(line), "nologin") {
+			t.Skipf("sshd does not let the account %s in, which has no shell", me.Username)
+		}
+	}
 	if me.Uid == "0" {
 		if _, err := user.Lookup("sshd"); err != nil {
 			t.Skip("sshd, run by root, wants a user sshd (Debian package openssh-server)")
