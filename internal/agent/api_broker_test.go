@@ -223,6 +223,14 @@ func TestTheBrokersAPI(t *testing.T) {
 	if err != nil || next.Next.GetRefusal().GetCode() != "LAUNCH_FAILED_ON_STALE_VIEW" || !strings.Contains(next.Next.Refusal.Text, "no route") {
 		t.Errorf("under strict a launch that did not get through: %+v, %v", next, err)
 	}
+	// Evidence is cut where it is too long, and that between two letters: an answer with half of one could not be sent.
+	for pad := range 3 {
+		evidence := strings.Repeat("x", pad) + strings.Repeat("–", 600)
+		next, err := c.Outcome(ctx, &holdfastv1.OutcomeRequest{Request: &holdfastv1.LaunchRequest{Target: "db9"}, Gateway: "east/gw1", Evidence: evidence})
+		if err != nil || !strings.Contains(next.Next.GetRefusal().GetText(), "–)") {
+			t.Errorf("with long evidence: %+v, %v", next, err)
+		}
+	}
 	explained, err := c.ExplainLaunch(ctx, &holdfastv1.ExplainLaunchRequest{Request: &holdfastv1.LaunchRequest{Target: "db9"}})
 	if err != nil || !strings.Contains(explained.Text, "rule: network default") || len(explained.Answer.Alternates) != 2 || explained.Answer.Launch != "" {
 		t.Errorf("explained: %+v, %v", explained, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -130,7 +131,7 @@ func (b *Broker) Outcome(r Request, gateway fleet.Ref, reached bool, evidence st
 	if err := r.clean(); err != nil {
 		return Result{}, err
 	}
-	if evidence = evidence[:min(len(evidence), maxSays)]; !plain(evidence) {
+	if evidence = strings.ToValidUTF8(evidence[:min(len(evidence), maxSays)], ""); !plain(evidence) {
 		evidence = strconv.Quote(evidence)
 	}
 	event := watch.Launched{Gateway: gateway.Gateway, Outcome: watch.Missed, Evidence: evidence}
