@@ -43,23 +43,25 @@ var floors = []struct {
 	// The broker itself: it watches, keeps and launches by what the rooms below decide, and knows nothing of the cluster.
 	{"internal/broker", []string{
 		"internal/broker/poll", "internal/broker/lastgood", "internal/broker/watch", "internal/broker/choice", "internal/broker/rules", "internal/broker/fleet",
-		"internal/problem", "internal/linux/boottime",
+		"internal/broker/wholefile", "internal/problem", "internal/linux/boottime",
 	}},
 	// The broker's parts: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
 	{"internal/broker/poll", []string{"internal/broker/fleet"}},
-	{"internal/broker/lastgood", []string{"internal/broker/fleet", "internal/problem", "internal/linux/boottime"}},
+	{"internal/broker/lastgood", []string{"internal/broker/fleet", "internal/broker/wholefile", "internal/problem", "internal/linux/boottime"}},
 	{"internal/broker/watch", []string{"internal/broker/fleet", "internal/problem"}},
 	{"internal/broker/choice", []string{"internal/broker/rules", "internal/broker/fleet"}},
 	{"internal/broker/rules", []string{"internal/broker/fleet", "internal/problem"}},
 	{"internal/broker/fleet", nil},
 
 	// The process of a session gateway: its configuration and its command.
-	{"internal/broker/gateway", []string{"internal/broker/sshgate", "internal/broker/token", "internal/broker/recording", "internal/broker/audit"}},
+	{"internal/broker/gateway", []string{"internal/broker/sshgate", "internal/broker/token", "internal/broker/recording", "internal/broker/audit", "internal/broker/wholefile"}},
 	// The SSH session gateway, and what it rests on. It knows no broker, only what brokers sign.
 	{"internal/broker/sshgate", []string{"internal/broker/token", "internal/broker/recording", "internal/broker/audit"}},
 	{"internal/broker/token", nil},
 	{"internal/broker/recording", nil},
 	{"internal/broker/audit", nil},
+	// Files that are whole or the older ones, for the broker and the gateway.
+	{"internal/broker/wholefile", nil},
 
 	// What they rest on. Load hands its figures over as placement reads them.
 	{"internal/load", []string{"internal/placement", "internal/problem", "internal/cluster"}},
@@ -122,7 +124,7 @@ var fences = []struct {
 	{"github.com/spf13/pflag", []string{"internal/cli"}, "commands are defined where they are run"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"internal/dns", "internal/verdict/probe", "internal/agent"}, "DNS on the wire is the DNS server's and the DNS check's; the agent names types to explain, and carries replies from one to the other"},
 	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/broker", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},
-	{"github.com/google/renameio", []string{"internal/agent", "internal/broker", "internal/identity"}, "files that must be whole or absent are the agent's and the broker's"},
+	{"github.com/google/renameio", []string{"internal/agent"}, "two agents may write a file at the same moment; whoever is a file's only writer has internal/broker/wholefile"},
 	{"golang.org/x/net/ipv4", []string{"internal/lab"}, "the probes of the lab send and read many packets at once"},
 	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "internal/broker/recording", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
 	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate", "internal/broker/gateway"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},

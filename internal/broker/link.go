@@ -13,12 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 	"github.com/holdfast/holdfast/internal/broker/poll"
 	"github.com/holdfast/holdfast/internal/broker/rules"
 	"github.com/holdfast/holdfast/internal/broker/watch"
+	"github.com/holdfast/holdfast/internal/broker/wholefile"
 )
 
 // What is in a broker's directory.
@@ -210,7 +209,7 @@ func (b *Broker) keepLinks(links []Link) error {
 		return err
 	}
 	path := filepath.Join(b.options.Dir, linksFile)
-	if err := renameio.WriteFile(path, encodeLinks(links), 0o600); err != nil {
+	if err := wholefile.Replace(path, encodeLinks(links)); err != nil {
 		return refused("keeping the linked fleets in %s: %v; nothing was changed", path, err)
 	}
 	return nil

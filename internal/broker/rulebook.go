@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/holdfast/holdfast/internal/broker/rules"
+	"github.com/holdfast/holdfast/internal/broker/wholefile"
 )
 
 // Digest is the SHA-256 of rules as text: the same for brokers that have the same ones.
@@ -56,7 +55,7 @@ func (b *Broker) adopt(next *ruled) error {
 		return err
 	}
 	path := filepath.Join(b.options.Dir, rulesFile)
-	if err := renameio.WriteFile(path, next.text, 0o600); err != nil {
+	if err := wholefile.Replace(path, next.text); err != nil {
 		return refused("keeping the rules in %s: %v; the ones before still count", path, err)
 	}
 	b.rules.Store(next)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/broker/token"
+	"github.com/holdfast/holdfast/internal/broker/wholefile"
 )
 
 // usedTokens keeps on the disk which tokens were used, so that a gateway that starts anew does not accept them a second time. It is a file of lines, the token's
@@ -77,25 +79,17 @@ func readUsed(path string, now time.Time) (map[token.ID]time.Time, error) {
 	return used, lines.Err()
 }
 
-// renew writes what still counts into a new file and puts it in the old one's place.
+// renew leaves in the file what still counts, and opens it for what comes.
 func (l *usedTokens) renew(path string) error {
-	lines, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	var text strings.Builder
+	var text bytes.Buffer
 	for id, until := range l.used {
 		text.WriteString(usedLine(id, until))
 	}
-	_, err = lines.WriteString(text.String())
-	if err = errors.Join(err, lines.Sync()); err == nil {
-		err = os.Rename(path+".new", path)
+	err := wholefile.Replace(path, text.Bytes())
+	if err == nil {
+		l.lines, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	}
-	if err != nil {
-		return errors.Join(err, lines.Close())
-	}
-	l.lines = lines
-	return nil
+	return err
 }
 
 // usedLine begins a line of its own: what stands before it may have been cut off.

@@ -8,32 +8,25 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast/holdfast/internal/broker/wholefile"
 )
 
 // Shelf is a directory with one file for each fleet. Make it with Open.
 type Shelf struct {
 	dir  string
-	disk disk
+	disk wholefile.Disk
 }
 
-// disk is what of writing can fail in ways that a test wants to see.
-type disk struct {
-	write func(*os.File, []byte) (int, error)
-	sync  func(*os.File) error
-}
-
-// suffix ends the names of files, partial those of files that are not complete.
-const (
-	suffix  = ".view"
-	partial = ".view.partial"
-)
+// suffix ends the names of files.
+const suffix = ".view"
 
 // Open makes the directory if it is not there, and takes out what an interrupted writing has left.
 func Open(dir string) (*Shelf, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of last good views: %w", err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"+partial))
+	left, err := filepath.Glob(filepath.Join(dir, "*"+suffix+wholefile.Partial))
 	if err != nil {
 		return nil, fmt.Errorf("looking into the directory of last good views: %w", err)
 	}
@@ -42,11 +35,11 @@ func Open(dir string) (*Shelf, error) {
 			return nil, fmt.Errorf("removing an incomplete last good view: %w", err)
 		}
 	}
-	return &Shelf{dir: dir, disk: disk{write: (*os.File).Write, sync: (*os.File).Sync}}, nil
+	return &Shelf{dir: dir}, nil
 }
 
 // path is where a fleet is kept. Fleets' names have no letter that means something to a file system but these.
-func (s *Shelf) path(fleet, suffix string) string {
+func (s *Shelf) path(fleet string) string {
 	name := strings.NewReplacer("%", "%25", "/", "%2f", ".", "%2e").Replace(fleet)
 	return filepath.Join(s.dir, name+suffix)
 }
@@ -57,49 +50,16 @@ func (s *Shelf) Save(r *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := s.replace(s.path(r.Fleet, suffix), s.path(r.Fleet, partial), text); err != nil {
+	if err := s.disk.Replace(s.path(r.Fleet), text); err != nil {
 		return fmt.Errorf("keeping the last good view of fleet %s (the older one stays): %w", r.Fleet, err)
 	}
 	return nil
 }
 
-// replace writes beside, makes that durable, puts it in the place of the file, and makes that durable.
-func (s *Shelf) replace(path, beside string, text []byte) (err error) {
-	defer func() {
-		if err != nil {
-			if left := os.Remove(beside); left != nil && !errors.Is(left, fs.ErrNotExist) {
-				err = errors.Join(err, left)
-			}
-		}
-	}()
-	file, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	n, err := s.disk.write(file, text)
-	if err == nil && n < len(text) {
-		err = io.ErrShortWrite
-	}
-	if err == nil {
-		err = s.disk.sync(file)
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(beside, path); err != nil {
-		return err
-	}
-	directory, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.disk.sync(directory), directory.Close())
-}
-
 // Load reads the record of a fleet. None and no error means that there is no file. A file that cannot be believed is an error, and is left
 // for whoever wants to look at it; the next Save replaces it.
 func (s *Shelf) Load(fleet string) (*Record, error) {
-	path := s.path(fleet, suffix)
+	path := s.path(fleet)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -120,7 +80,7 @@ func (s *Shelf) Load(fleet string) (*Record, error) {
 
 // Forget removes the record of a fleet that is no longer linked.
 func (s *Shelf) Forget(fleet string) error {
-	if err := os.Remove(s.path(fleet, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(s.path(fleet)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forgetting the last good view of fleet %s: %w", fleet, err)
 	}
 	return nil
