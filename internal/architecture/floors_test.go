@@ -43,7 +43,7 @@ var floors = []struct {
 	// The broker itself: it watches, keeps and launches by what the rooms below decide, and knows nothing of the cluster.
 	{"internal/broker", []string{
 		"internal/broker/poll", "internal/broker/lastgood", "internal/broker/watch", "internal/broker/choice", "internal/broker/rules", "internal/broker/fleet",
-		"internal/broker/wholefile", "internal/problem", "internal/linux/boottime",
+		"internal/broker/audit", "internal/broker/wholefile", "internal/problem", "internal/linux/boottime",
 	}},
 	// The broker's parts: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
 	{"internal/broker/poll", []string{"internal/broker/fleet"}},

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/broker/audit"
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 	"github.com/holdfast/holdfast/internal/problem"
 )
@@ -58,8 +60,8 @@ const (
 	maxToldSecond = 20 // launches in the stream of events each second; the audit has all
 )
 
-// audit writes lines to a file. Whoever adds one does not wait for the disk.
-type audit struct {
+// trail writes lines to a file. Whoever adds one does not wait for the disk.
+type trail struct {
 	dir     string
 	board   *problem.Board
 	now     func() time.Time
@@ -70,16 +72,17 @@ type audit struct {
 	lost    int // since the last writing
 	wake    chan struct{}
 
-	file *os.File // the writer's
-	size int64
-	told allowance
+	file   *os.File // the writer's
+	size   int64
+	cutOff bool // the file's last line is not whole
+	told   allowance
 }
 
-func newAudit(dir string, board *problem.Board, now func() time.Time, m *measures) *audit {
-	return &audit{dir: dir, board: board, now: now, measure: m, wake: make(chan struct{}, 1)}
+func newTrail(dir string, board *problem.Board, now func() time.Time, m *measures) *trail {
+	return &trail{dir: dir, board: board, now: now, measure: m, wake: make(chan struct{}, 1)}
 }
 
-func (a *audit) add(e *Entry) {
+func (a *trail) add(e *Entry) {
 	line, err := json.Marshal(e)
 	if err != nil {
 		panic("broker: an entry of the audit cannot be written as text: " + err.Error()) // strings and finite numbers always can
@@ -98,7 +101,7 @@ func (a *audit) add(e *Entry) {
 }
 
 // run writes until the context ends.
-func (a *audit) run(ctx context.Context) {
+func (a *trail) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -111,7 +114,7 @@ func (a *audit) run(ctx context.Context) {
 }
 
 // flush writes what there is.
-func (a *audit) flush() {
+func (a *trail) flush() {
 	a.mu.Lock()
 	written, lost := a.pending, a.lost
 	a.pending, a.lost = nil, 0
@@ -121,7 +124,7 @@ func (a *audit) flush() {
 	}
 	err := a.write(written)
 	if err != nil {
-		lost += lines(written)
+		lost += bytes.Count(written, []byte{'\n'})
 	} else if lost > 0 {
 		err = errors.New("launches came faster than the disk took them")
 	}
@@ -129,46 +132,50 @@ func (a *audit) flush() {
 	a.board.Is(err != nil, auditLost, a.dir, text(err), a.now())
 }
 
-func lines(text []byte) (n int) {
-	for _, c := range text {
-		if c == '\n' {
-			n++
-		}
-	}
-	return n
-}
-
-func (a *audit) write(text []byte) error {
+func (a *trail) write(text []byte) error {
 	path := filepath.Join(a.dir, auditName)
-	if a.file != nil && a.size+int64(len(text)) > maxAuditFile {
-		if err := a.turn(path); err != nil {
+	if err := a.open(path); err != nil {
+		return err
+	}
+	if a.size > 0 && a.size+int64(len(text)) > maxAuditFile {
+		if err := errors.Join(a.turn(path), a.open(path)); err != nil {
 			return err
 		}
 	}
-	if a.file == nil {
-		if err := os.MkdirAll(a.dir, 0o700); err != nil {
-			return err
-		}
-		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			return err
-		}
-		info, err := file.Stat()
-		if err != nil {
-			return errors.Join(err, file.Close())
-		}
-		a.file, a.size = file, info.Size()
+	if a.cutOff {
+		text = append([]byte{'\n'}, text...)
 	}
 	n, err := a.file.Write(text)
 	a.size += int64(n)
-	if err != nil { // the next line begins on a line of its own
+	if err != nil { // what is there of these lines is counted as lost
 		return errors.Join(err, a.file.Truncate(a.size-int64(n)), a.shut())
 	}
+	a.cutOff = false
+	return nil
+}
+
+// open opens the present file, or makes it.
+func (a *trail) open(path string) error {
+	if a.file != nil {
+		return nil
+	}
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	a.file, a.size, a.cutOff = file, info.Size(), audit.EndsCutOff(file)
 	return nil
 }
 
 // turn makes the present file an older one.
-func (a *audit) turn(path string) error {
+func (a *trail) turn(path string) error {
 	if err := a.shut(); err != nil {
 		return err
 	}
@@ -184,14 +191,14 @@ func (a *audit) turn(path string) error {
 	return nil
 }
 
-func (a *audit) shut() error {
+func (a *trail) shut() error {
 	file := a.file
 	a.file, a.size = nil, 0
 	return file.Close()
 }
 
 // close writes what there is and closes the file.
-func (a *audit) close() error {
+func (a *trail) close() error {
 	a.flush()
 	if a.file == nil {
 		return nil

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // An audit has so many files of such a size; the oldest goes.
 func TestTheAuditHasABound(t *testing.T) {
 	b := newBroker(t, "b1", nil)
-	a := newAudit(filepath.Join(t.TempDir(), "audit"), b.options.Board, b.now, b.measure)
+	a := newTrail(filepath.Join(t.TempDir(), "audit"), b.options.Board, b.now, b.measure)
 	path := filepath.Join(a.dir, auditName)
 	for i := range auditFiles + 2 {
 		a.add(&Entry{Launch: strings.Repeat("x", 1+i)})
@@ -36,10 +37,53 @@ func TestTheAuditHasABound(t *testing.T) {
 	}
 }
 
+// So it is after a restart, however long the file was, and a line that a power cut left half takes no other with it.
+func TestTheAuditGoesOnAfterARestart(t *testing.T) {
+	b := newBroker(t, "b1", nil)
+	again := func(dir string) []string {
+		t.Helper()
+		a := newTrail(dir, b.options.Board, b.now, b.measure)
+		a.add(&Entry{Launch: "x"})
+		a.flush()
+		if err := a.close(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, auditName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(string(text), "\n")
+	}
+	whole := t.TempDir()
+	again(whole)
+	if got := again(whole); len(got) != 3 || got[0] == "" || got[1] == "" {
+		t.Errorf("after a line that is whole: %q", got)
+	}
+	half := t.TempDir()
+	if err := os.WriteFile(filepath.Join(half, auditName), []byte(`{"at":"2026-03-`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := again(half); len(got) != 3 || got[0] != `{"at":"2026-03-` || !strings.HasPrefix(got[1], "{") {
+		t.Errorf("after half a line: %q", got)
+	}
+	full := t.TempDir()
+	if file, err := os.Create(filepath.Join(full, auditName)); err != nil {
+		t.Fatal(err)
+	} else if err := errors.Join(file.Truncate(maxAuditFile), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := again(full); len(got) != 2 {
+		t.Errorf("after a file that was full: %d lines", len(got))
+	}
+	if older, err := os.Stat(filepath.Join(full, auditName+".1")); err != nil || older.Size() != maxAuditFile {
+		t.Errorf("the older one: %v", err)
+	}
+}
+
 // What comes faster than the disk takes it is counted, and costs no more memory than the bound.
 func TestWhatTheAuditCannotTakeIsCounted(t *testing.T) {
 	b := newBroker(t, "b1", nil)
-	a := newAudit(filepath.Join(t.TempDir(), "audit"), b.options.Board, b.now, b.measure)
+	a := newTrail(filepath.Join(t.TempDir(), "audit"), b.options.Board, b.now, b.measure)
 	e := &Entry{Says: strings.Repeat("x", 1<<20)}
 	for range 10 {
 		a.add(e)

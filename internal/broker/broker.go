@@ -45,7 +45,7 @@ type Broker struct {
 	log     *slog.Logger
 	now     func() time.Time
 	shelf   *lastgood.Shelf // nil until there is something to keep
-	audit   *audit
+	audit   *trail
 	measure *measures
 	rules   atomic.Pointer[ruled]
 
@@ -90,7 +90,7 @@ func Open(o Options) (*Broker, error) {
 	b.rules.Store(kept)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.measure = newMeasures(b)
-	b.audit = newAudit(filepath.Join(o.Dir, auditDir), o.Board, o.Now, b.measure)
+	b.audit = newTrail(filepath.Join(o.Dir, auditDir), o.Board, o.Now, b.measure)
 	if len(links) > 0 || kept.kept {
 		if err := b.makeDir(); err != nil {
 			b.stop()

@@ -1,9 +1,9 @@
 // Package audit writes down who did what through a gateway: JSON, one record on a line, appended to a file.
 //
-// The file is opened for each record, so that whatever rotates logs may rename it at any time; records of several processes do not mix.
-// A record that cannot be written is an error for the caller, who then lets nothing begin. Log is safe for concurrent use. There is no
-// secret in a record: no token, no key, and no command line either, since people write passwords into those; commands are in the recordings, which
-// can be encrypted.
+// The file is opened for each record, so that whatever rotates logs may rename it at any time; records of several processes do not mix,
+// and one that was cut off takes no other with it. A record that cannot be written is an error for the caller, who then lets nothing
+// begin. Log is safe for concurrent use. There is no secret in a record: no token, no key, and no command line either, since people write
+// passwords into those; commands are in the recordings, which can be encrypted.
 package audit
 
 import (
@@ -59,10 +59,7 @@ const MaxText = 1024
 // Log is a file of records.
 type Log struct {
 	path string
-
-	lock   sync.Mutex
-	begun  bool // a record was written
-	cutOff bool // the last one was written only in part
+	lock sync.Mutex
 }
 
 // New names the file. It is made with the first record, readable by its owner.
@@ -85,19 +82,19 @@ func (l *Log) Write(r Record) error {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
 	line = append(line, '\n')
-	if l.cutOff || !l.begun && endsCutOff(file) {
+	if EndsCutOff(file) {
 		line = append([]byte{'\n'}, line...)
 	}
-	written, err := file.Write(line)
-	l.begun, l.cutOff = true, l.cutOff && written == 0 || written > 0 && written < len(line)
+	_, err = file.Write(line)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
 	return nil
 }
 
-// endsCutOff tells whether the last record was written only in part, as on a full disk: the next one must not become a part of it, or both would be lost.
-func endsCutOff(file *os.File) bool {
+// EndsCutOff tells whether the last line of a file was written only in part, as on a full disk or at a power cut: the next one must not become a part of
+// it, or both would be lost. The file is open for reading too.
+func EndsCutOff(file *os.File) bool {
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil || end == 0 {
 		return false
