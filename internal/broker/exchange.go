@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/broker/rules"
@@ -48,14 +49,20 @@ const (
 // exchange is what is known of the exchange of rules.
 type exchange struct {
 	kick chan struct{} // an exchange is wished now
+	told atomic.Bool   // by a broker that has other rules
 
 	mu    sync.Mutex
-	told  bool // by a broker that has other rules
-	fails map[string]bool
+	fails map[string]bool // brokers with whose rules it did not work out
 }
 
 // wish has an exchange made now.
 func (e *exchange) wish() { signal(e.kick) }
+
+// asked has an exchange made because another broker has other rules.
+func (e *exchange) asked() {
+	e.told.Store(true)
+	e.wish()
+}
 
 // AnswerRules answers another broker. If it has other rules, this one will ask it for them.
 func (b *Broker) AnswerRules(ask Ask) Part {
@@ -64,10 +71,7 @@ func (b *Broker) AnswerRules(ask Ask) Part {
 	}
 	r := b.rules.Load()
 	if ask.Digest != r.digest {
-		b.exchange.mu.Lock()
-		b.exchange.told = true
-		b.exchange.mu.Unlock()
-		b.exchange.wish()
+		b.exchange.asked()
 	}
 	part := Part{InUse: true, Digest: r.digest, Total: len(r.text)}
 	if ask.Wanted == r.digest && ask.Offset >= 0 && ask.Offset < len(r.text) {
@@ -87,20 +91,17 @@ func (b *Broker) exchangeRules(ctx context.Context) {
 		case <-b.exchange.kick:
 		case <-timer.C:
 		}
-		begun := time.Now()
-		b.exchange.mu.Lock()
-		b.exchange.told = false
-		b.exchange.mu.Unlock()
+		begun, before := time.Now(), b.rules.Load()
+		b.exchange.told.Store(false)
 		b.judgeRules()
 		if b.options.Peers != nil && b.InUse() {
 			b.askAll(ctx)
+		}
+		if b.rules.Load() != before { // by what others had
 			b.judgeRules()
 		}
 		timer.Reset(b.options.Exchange)
-		b.exchange.mu.Lock()
-		told := b.exchange.told
-		b.exchange.mu.Unlock()
-		if told { // others' wishes are not met faster than so, should two brokers never agree
+		if b.exchange.told.Load() { // others' wishes are not met faster than so, should two brokers never agree
 			pause(ctx, b.options.Pace-time.Since(begun))
 		}
 	}
@@ -184,16 +185,13 @@ func (b *Broker) fetchRules(ctx context.Context, name string) error {
 			return err
 		}
 		if len(part.Text) == 0 || part.Digest != said.Digest {
-			b.exchange.mu.Lock()
-			b.exchange.told = true
-			b.exchange.mu.Unlock()
-			b.exchange.wish()
+			b.exchange.asked()
 			return fmt.Errorf("%w: its rules have changed meanwhile", errUnreached)
 		}
 		whole.Write(part.Text)
 	}
 	if whole.Len() != said.Total || sha256.Sum256(whole.Bytes()) != said.Digest {
-		return fmt.Errorf("its rules arrived otherwise than it has them")
+		return errors.New("its rules arrived otherwise than it has them")
 	}
 	book, err := rules.Decode(whole.Bytes())
 	if err != nil {
