@@ -47,9 +47,8 @@ func (b *Broker) Fleets() []FleetStatus {
 	for _, t := range b.trackers {
 		p := t.watch.Picture()
 		s := FleetStatus{
-			Link: t.link, State: t.watch.State(), Why: p.CentralWhy, Source: p.Source, Age: p.Age(now), AtLeast: p.AtLeast, Usable: p.Usable(now), Central: t.watch.Central(),
+			Link: t.link, State: t.watch.State(), Why: p.CentralWhy, Source: p.Source, Age: p.Age(now), AtLeast: p.AtLeast, Old: p.Old(now), Usable: p.Usable(now), Central: t.watch.Central(),
 		}
-		s.Old = p.View != nil && s.Age >= p.WarnAge
 		if p.View != nil {
 			s.Gateways, s.Hopeless = len(p.View.Gateways), p.View.Hopeless()
 			for _, g := range gatewaysOf(p, now) {

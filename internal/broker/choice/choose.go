@@ -255,11 +255,9 @@ func before(a, b *Pick, f *Formula) bool {
 func (c *choosing) answer() Answer {
 	first := c.best[0]
 	p := c.picture(first.Fleet)
-	a := Answer{
+	return Answer{
 		Pick: first, Alternates: c.best[1:], More: c.candidates - len(c.best), LeftOut: c.leftOut, LeftOutTo: c.leftOutTo,
 		Rule: c.rule, FellBack: c.fellBack, Policy: c.request.Policy,
-		Source: p.Source, Age: p.Age(c.request.Now), AtLeast: p.AtLeast, At: c.request.Now, Formula: c.world.Formula,
+		Source: p.Source, Age: p.Age(c.request.Now), AtLeast: p.AtLeast, Old: p.Old(c.request.Now), At: c.request.Now, Formula: c.world.Formula,
 	}
-	a.Old = p.WarnAge > 0 && a.Age >= p.WarnAge
-	return a
 }

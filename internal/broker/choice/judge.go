@@ -2,7 +2,6 @@ package choice
 
 import (
 	"slices"
-	"time"
 
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 )
@@ -19,28 +18,13 @@ func (c *choosing) judge(p *fleet.Picture, g *fleet.Gateway, s *fleet.Standing) 
 	if len(c.request.Tried) > 0 && slices.Contains(c.request.Tried, fleet.Ref{Fleet: p.Fleet, Gateway: g.Key}) {
 		return AlreadyTried, false
 	}
-	if p.CentralDown && g.Key == p.View.Central {
-		return CentralGone, false
-	}
-	if said := g.Status == fleet.Unavailable; said || !s.SilentSince.IsZero() {
-		switch {
-		case p.Source == fleet.LastGood && p.Mode == fleet.Probe && proven(s, p.FetchedAt):
-			return fit, true
-		case said:
-			return SaidDown, false
-		default:
-			return Silent, false
-		}
-	}
-	if p.Mode == fleet.Probe && !s.SuspectSince.IsZero() {
-		return Suspect, false
-	}
-	return fit, false
+	obstacle, revived := p.Obstacle(g, s)
+	return whyNow[obstacle], revived
 }
 
-// proven reports whether a probe or a launch has reached the gateway since the view was fetched, and none has failed since.
-func proven(s *fleet.Standing, fetched time.Time) bool {
-	return s.SuspectSince.IsZero() && s.ProvenAt.After(fetched)
+// whyNow has the reasons that are obstacles.
+var whyNow = [...]Why{
+	fleet.Nothing: fit, fleet.CentralGone: CentralGone, fleet.SaidDown: SaidDown, fleet.Silent: Silent, fleet.Suspect: Suspect,
 }
 
 // leftOut has what is known about why a gateway was left out.

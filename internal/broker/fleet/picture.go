@@ -79,7 +79,7 @@ type Picture struct {
 	CentralWhy   string    // what the last poll came to, while it failed
 
 	Mode      Mode
-	WarnAge   time.Duration // from this age on answers say that the view is old
+	WarnAge   time.Duration // from this age on the view is old; 0: never
 	HardLimit time.Duration // from this age on the view is not used; 0: there is no limit
 }
 
@@ -89,6 +89,11 @@ func (p *Picture) Age(now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, now.Sub(p.FetchedAt))
+}
+
+// Old reports whether there is a view that is beyond the warning age.
+func (p *Picture) Old(now time.Time) bool {
+	return p.View != nil && p.WarnAge > 0 && p.Age(now) >= p.WarnAge
 }
 
 // Usable reports whether there is a view that is not beyond the hard limit.

@@ -94,7 +94,7 @@ func (w *Watch) alarms(now time.Time) []Alarm {
 	raise(len(p.View.Claims) > 1 || contest, Contested, "%s is linked; %s", p.View.Central, w.contest())
 	expired := !p.Usable(now)
 	raise(expired, ViewExpired, "the limit is %s", fleet.Ago(p.HardLimit))
-	raise(!expired && p.Age(now) >= p.WarnAge, ViewOld, "the warning age is %s", fleet.Ago(p.WarnAge))
+	raise(!expired && p.Old(now), ViewOld, "the warning age is %s", fleet.Ago(p.WarnAge))
 	hopeless := p.View.Hopeless()
 	raise(hopeless != "", Hopeless, "%s", hopeless)
 	raise(hopeless == "" && !expired && w.allDown(), AllDown, "%s", w.whoIsDown())
@@ -126,18 +126,9 @@ func (w *Watch) allDown() bool {
 // up reports whether a gateway takes sessions as far as is known.
 func (w *Watch) up(i int) bool {
 	p := &w.picture
-	g, s := &p.View.Gateways[i], &p.Standings[i]
-	switch {
-	case g.Refuses() != "", p.CentralDown && g.Key == p.View.Central:
-		return false
-	case p.Mode == fleet.Strict:
-		return g.Status != fleet.Unavailable && s.SilentSince.IsZero()
-	case !s.SuspectSince.IsZero():
-		return false
-	case g.Status == fleet.Unavailable || !s.SilentSince.IsZero():
-		return p.Source == fleet.LastGood && s.ProvenAt.After(p.FetchedAt)
-	}
-	return true
+	g := &p.View.Gateways[i]
+	obstacle, _ := p.Obstacle(g, &p.Standings[i])
+	return g.Refuses() == "" && obstacle == fleet.Nothing
 }
 
 func (w *Watch) whoIsDown() string {
