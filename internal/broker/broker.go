@@ -27,13 +27,12 @@ type Options struct {
 	Name       string // of this broker, the same after restarts, and no other one's
 	Logger     *slog.Logger
 	Board      *problem.Board
-	Registerer prometheus.Registerer                                               // nil: nothing is measured
-	Event      func(kind, subject, message string, fields map[string]string)       // nil: nobody is told
-	Now        func() time.Time                                                    // a clock that nobody sets; nil: boottime.Now
-	Peers      Peers                                                               // the other brokers; nil: there are none
-	Exchange   time.Duration                                                       // from one exchange of rules to the next; default 10 s
-	Pace       time.Duration                                                       // at least between two exchanges that others asked for; default 1 s
-	knock      func(context.Context, *fleet.Gateway, time.Duration) (string, bool) // tests put another one here
+	Registerer prometheus.Registerer                                         // nil: nothing is measured
+	Event      func(kind, subject, message string, fields map[string]string) // nil: nobody is told
+	Now        func() time.Time                                              // a clock that nobody sets; nil: boottime.Now
+	Peers      Peers                                                         // the other brokers; nil: there are none
+	Exchange   time.Duration                                                 // from one exchange of rules to the next; default 10 s
+	Pace       time.Duration                                                 // at least between two exchanges that others asked for; default 1 s
 }
 
 // MaxFleets bounds how many fleets are linked.

@@ -68,7 +68,7 @@ func (l Link) clean() (Link, error) {
 		least, most time.Duration
 	}{
 		{"the time between polls", l.Poll, leastPoll, mostPoll}, {"the timeout of a poll", l.Timeout, leastPoll, mostPoll},
-		{"the time between probes", l.Probe, leastPoll, mostPoll}, {"the timeout of a probe", l.ProbeTimeout, leastPoll, mostPoll},
+		{"the time between probes", l.Probe, leastPoll, mostPoll},
 		{"the warning age", l.WarnAge, leastPoll, mostAge}, {"the hard limit", l.HardLimit, leastPoll, mostAge},
 	} {
 		if d.value != 0 && (d.value < d.least || d.value > d.most) {
@@ -97,18 +97,17 @@ type wireLinks struct {
 }
 
 type wireLink struct {
-	Name         string                    `json:"name"`
-	Address      string                    `json:"address"`
-	Fingerprint  string                    `json:"fingerprint"`
-	Central      string                    `json:"central,omitempty"`
-	Strict       bool                      `json:"strict,omitempty"`
-	Poll         int64                     `json:"poll_ms,omitempty"`
-	Timeout      int64                     `json:"timeout_ms,omitempty"`
-	Probe        int64                     `json:"probe_ms,omitempty"`
-	ProbeTimeout int64                     `json:"probe_timeout_ms,omitempty"`
-	WarnAge      int64                     `json:"warn_age_ms,omitempty"`
-	HardLimit    int64                     `json:"hard_limit_ms,omitempty"`
-	Services     map[fleet.Protocol]uint16 `json:"services"`
+	Name        string                    `json:"name"`
+	Address     string                    `json:"address"`
+	Fingerprint string                    `json:"fingerprint"`
+	Central     string                    `json:"central,omitempty"`
+	Strict      bool                      `json:"strict,omitempty"`
+	Poll        int64                     `json:"poll_ms,omitempty"`
+	Timeout     int64                     `json:"timeout_ms,omitempty"`
+	Probe       int64                     `json:"probe_ms,omitempty"`
+	WarnAge     int64                     `json:"warn_age_ms,omitempty"`
+	HardLimit   int64                     `json:"hard_limit_ms,omitempty"`
+	Services    map[fleet.Protocol]uint16 `json:"services"`
 }
 
 // linksFormat is the version of the file.
@@ -119,7 +118,7 @@ func encodeLinks(links []Link) []byte {
 	for _, l := range links {
 		one := wireLink{
 			Name: l.Fleet, Address: l.Address, Fingerprint: l.Fingerprint.String(), Central: l.Central, Strict: l.Mode == fleet.Strict,
-			Poll: l.Poll.Milliseconds(), Timeout: l.Timeout.Milliseconds(), Probe: l.Probe.Milliseconds(), ProbeTimeout: l.ProbeTimeout.Milliseconds(),
+			Poll: l.Poll.Milliseconds(), Timeout: l.Timeout.Milliseconds(), Probe: l.Probe.Milliseconds(),
 			WarnAge: l.WarnAge.Milliseconds(), HardLimit: l.HardLimit.Milliseconds(), Services: map[fleet.Protocol]uint16{},
 		}
 		for _, s := range l.Services {
@@ -151,7 +150,7 @@ func decodeLinks(text []byte) ([]Link, error) {
 		}
 		l := Link{Link: watch.Link{
 			Fleet: one.Name, Address: one.Address, Central: one.Central, Poll: ms(one.Poll), Timeout: ms(one.Timeout), Probe: ms(one.Probe),
-			ProbeTimeout: ms(one.ProbeTimeout), WarnAge: ms(one.WarnAge), HardLimit: ms(one.HardLimit),
+			WarnAge: ms(one.WarnAge), HardLimit: ms(one.HardLimit),
 		}}
 		if one.Strict {
 			l.Mode = fleet.Strict

@@ -18,7 +18,7 @@ func sampleLink() Link {
 		Fingerprint: poll.Fingerprint{1, 2, 3}, Services: []fleet.Service{{Protocol: "rdp", Port: 3389}, {Protocol: "ssh", Port: 22}},
 		Link: watch.Link{
 			Fleet: "east", Address: "cm.company.com:443", Central: "cm", Mode: fleet.Strict, Poll: time.Second, Timeout: 2 * time.Second, Probe: 3 * time.Second,
-			ProbeTimeout: 4 * time.Second, WarnAge: 5 * time.Minute, HardLimit: 6 * time.Hour,
+			WarnAge: 5 * time.Minute, HardLimit: 6 * time.Hour,
 		},
 	}
 }

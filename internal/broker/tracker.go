@@ -145,7 +145,7 @@ func (t *tracker) carryOut(ctx context.Context, under *sync.WaitGroup, w *work, 
 	}
 	for _, g := range w.probe {
 		under.Go(func() {
-			evidence, reached := t.b.options.knocker()(ctx, g, t.probeTimeout())
+			evidence, reached := poll.Knock(ctx, g, watch.ProbeTimeout)
 			if ctx.Err() == nil {
 				t.b.measure.probed(reached)
 				t.step(watch.Probed{Gateway: g.Key, Reached: reached, Evidence: evidence})
@@ -155,20 +155,6 @@ func (t *tracker) carryOut(ctx context.Context, under *sync.WaitGroup, w *work, 
 	if w.keep {
 		signal(t.keep)
 	}
-}
-
-func (t *tracker) probeTimeout() time.Duration {
-	if t.link.ProbeTimeout > 0 {
-		return t.link.ProbeTimeout
-	}
-	return poll.KnockTimeout
-}
-
-func (o *Options) knocker() func(context.Context, *fleet.Gateway, time.Duration) (string, bool) {
-	if o.knock != nil {
-		return o.knock
-	}
-	return poll.Knock
 }
 
 func (t *tracker) poll(ctx context.Context, expected fleet.Expected) {

@@ -12,9 +12,6 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 )
 
-// KnockTimeout is within which a gateway answers a probe.
-const KnockTimeout = time.Second
-
 // Knock opens a TCP connection to a gateway, at the first address of it that answers, and closes it. It returns what was tried. Of a
 // gateway without a service the port is 443, where it has its API.
 func Knock(ctx context.Context, g *fleet.Gateway, timeout time.Duration) (evidence string, reached bool) {

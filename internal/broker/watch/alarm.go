@@ -163,27 +163,17 @@ func (w *Watch) named(so func(*fleet.Gateway, *fleet.Standing) bool) string {
 	return strings.Join(names, ", ")
 }
 
-// announce compares the alarms that there are with those that were told.
-func (w *Watch) announce(now time.Time) (raised, cleared []Alarm) {
+// present are the alarms that there are now, each with since when, by those that there were before.
+func (w *Watch) present(now time.Time) []Alarm {
 	current := w.alarms(now)
 	for i := range current {
-		before := slices.IndexFunc(w.told, func(a Alarm) bool { return a.Kind == current[i].Kind })
 		current[i].Since = now
-		if before >= 0 {
-			current[i].Since = w.told[before].Since
-		}
-		if before < 0 || w.told[before].Detail != current[i].Detail {
-			raised = append(raised, current[i])
+		if before := slices.IndexFunc(w.raised, func(a Alarm) bool { return a.Kind == current[i].Kind }); before >= 0 {
+			current[i].Since = w.raised[before].Since
 		}
 	}
-	for _, a := range w.told {
-		if !slices.ContainsFunc(current, func(c Alarm) bool { return c.Kind == a.Kind }) {
-			cleared = append(cleared, a)
-		}
-	}
-	w.told = current
-	return raised, cleared
+	return current
 }
 
 // Alarms are the alarms that there were after the last step.
-func (w *Watch) Alarms() []Alarm { return slices.Clone(w.told) }
+func (w *Watch) Alarms() []Alarm { return slices.Clone(w.raised) }

@@ -59,11 +59,9 @@ func (Tick) event()     {}
 
 // Actions are what is to be done after a step, and what is to be told.
 type Actions struct {
-	Poll    bool             // ask the central manager now; Answered or Failed says what came of it
-	Probe   []*fleet.Gateway // dial these now; Probed says what came of each
-	Keep    bool             // write the view to disk
-	Next    time.Time        // when to step with a Tick if nothing else happens
-	Raised  []Alarm          // alarms that are new, or whose detail is
-	Cleared []Alarm          // alarms that are over
-	Told    string           // what changed, in one line; empty: nothing that an operator would want to know
+	Poll  bool             // ask the central manager now; Answered or Failed says what came of it
+	Probe []*fleet.Gateway // dial these now; Probed says what came of each
+	Keep  bool             // write the view to disk
+	Next  time.Time        // when to step with a Tick if nothing else happens
+	Told  string           // what changed, in one line; empty: nothing that an operator would want to know
 }

@@ -51,7 +51,7 @@ func (w *Watch) probeDue() (next time.Time) {
 		var at time.Time
 		switch pr := &w.probes[i]; {
 		case pr.underWay:
-			at = pr.asked.Add(lost * w.link.ProbeTimeout)
+			at = pr.asked.Add(lost * ProbeTimeout)
 		case w.wanted(i):
 			at = pr.asked.Add(w.link.Probe)
 		default:

@@ -92,7 +92,7 @@ func TestProbesAreBounded(t *testing.T) {
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := New(Link{Fleet: "f", Mode: fleet.Mode(rapid.IntRange(0, 1).Draw(rt, "mode")), HardLimit: time.Hour}, start)
-		now, told := start, map[string]bool{}
+		now, since := start, map[string]time.Time{}
 		for range rapid.IntRange(1, 60).Draw(rt, "events") {
 			now = now.Add(time.Duration(rapid.IntRange(-2, 8).Draw(rt, "passed")) * time.Second)
 			event := drawEvent(t, rt)
@@ -100,15 +100,18 @@ func TestWhateverHappens(t *testing.T) {
 			mono := w.last
 			a := w.Step(event, now)
 			check(rt, w, &before, event, a, mono)
-			for _, alarm := range a.Raised {
-				told[alarm.Kind.Code] = true
+			there := map[string]time.Time{}
+			for _, alarm := range w.Alarms() {
+				want, before := since[alarm.Kind.Code]
+				if !before {
+					want = w.last
+				}
+				if _, twice := there[alarm.Kind.Code]; twice || !alarm.Since.Equal(want) {
+					rt.Fatalf("%s since %s, want %s; twice: %v", alarm.Kind.Code, alarm.Since, want, twice)
+				}
+				there[alarm.Kind.Code] = alarm.Since
 			}
-			for _, alarm := range a.Cleared {
-				delete(told, alarm.Kind.Code)
-			}
-			if len(told) != len(w.Alarms()) {
-				rt.Fatalf("told %v, there are %q", told, codes(w.Alarms()))
-			}
+			since = there
 		}
 	})
 }

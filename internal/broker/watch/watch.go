@@ -52,7 +52,7 @@ type Watch struct {
 	beats     []beat  // of the view's gateways, at the same positions
 	probes    []probe // of the same
 	nextProbe int     // position where the next look for due probes begins
-	told      []Alarm
+	raised    []Alarm // that there were after the last step
 }
 
 // beat is when a gateway's report was seen to change.
@@ -124,7 +124,7 @@ func (w *Watch) Step(event Event, now time.Time) Actions {
 	if a.Keep {
 		w.keptAt = now
 	}
-	a.Raised, a.Cleared = w.announce(now)
+	w.raised = w.present(now)
 	w.due = w.next(now)
 	a.Next = w.due
 	if w.state != before {
@@ -206,7 +206,7 @@ func (w *Watch) failed(f fleet.Failure) {
 		w.refusals = 0
 	}
 	p.CentralWhy = f.Evidence
-	if w.failures < w.link.Misses && w.refusals < w.link.RefusedMisses && w.state != Lost {
+	if w.failures < w.link.Misses && w.refusals < refusedMisses && w.state != Lost {
 		if w.state == Live {
 			w.state = Faltering
 		}
@@ -244,7 +244,7 @@ func (w *Watch) listen(now time.Time) {
 	}
 	for i := range w.beats {
 		g, s := &p.View.Gateways[i], &p.Standings[i]
-		silent := !g.LastSeen.IsZero() && g.Key != p.View.Central && now.Sub(w.beats[i].changed) > w.link.SilentAfter+w.link.Poll
+		silent := !g.LastSeen.IsZero() && g.Key != p.View.Central && now.Sub(w.beats[i].changed) > silentAfter+w.link.Poll
 		if !silent {
 			s.SilentSince = time.Time{}
 		} else if s.SilentSince.IsZero() {
@@ -260,7 +260,7 @@ func (w *Watch) giveUp(now time.Time) {
 		w.failed(fleet.Failure{Kind: fleet.TimedOut, Evidence: fmt.Sprintf("a poll did not come back within %s", fleet.Ago(limit))})
 	}
 	for i := range w.probes {
-		if w.probes[i].underWay && now.Sub(w.probes[i].asked) >= lost*w.link.ProbeTimeout {
+		if w.probes[i].underWay && now.Sub(w.probes[i].asked) >= lost*ProbeTimeout {
 			w.probes[i].underWay = false // what became of it is not known
 		}
 	}
