@@ -208,8 +208,10 @@ func TestAMissedLaunchGoesToTheNextBest(t *testing.T) {
 	if err != nil || next.Refusal != nil || next.Answer.Ref().Gateway == "gw1" || next.Launch != "l1" {
 		t.Fatalf("after it was missed: %+v, %v", next, err)
 	}
-	if again, _ := b.launch(Request{Target: "db2"}); again == "east/gw1" {
-		t.Error("another launch was sent to a gateway that has just been missed")
+	for range 6 { // two for each, were it in their midst
+		if again, _ := b.launch(Request{Target: "db2"}); again == "east/gw1" {
+			t.Error("another launch was sent to a gateway that has just been missed")
+		}
 	}
 	request.Tried = []fleet.Ref{{Fleet: "east", Gateway: "gw1"}, {Fleet: "east", Gateway: "gw2"}}
 	next, err = b.Outcome(request, fleet.Ref{Fleet: "east", Gateway: "gw3"}, false, "no answer")
