@@ -25,7 +25,7 @@ func recordedSessions(t *testing.T, recipients ...age.Recipient) string {
 		id := recording.NewSessionID(began, [8]byte{byte(i)})
 		w, err := store.Begin(recording.Header{Width: 80, Height: 24, Timestamp: began.Unix(), Session: recording.About{
 			ID: id + ".1", Session: id, Who: who, Target: "db1:22", Account: "postgres", Gateway: "gw1", Kind: "shell", Began: began.Format(time.RFC3339),
-		}})
+		}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

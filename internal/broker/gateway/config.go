@@ -33,6 +33,7 @@ type fileYAML struct {
 		Directory      string   `yaml:"directory"`
 		Recipients     []string `yaml:"recipients"`
 		MinFreeMiB     uint64   `yaml:"min-free-mib"`
+		SessionMiB     uint32   `yaml:"session-mib"`
 		SyncIntervalMS uint32   `yaml:"sync-interval-ms"`
 		Input          bool     `yaml:"input"`
 	} `yaml:"recordings"`
@@ -153,6 +154,7 @@ func (c *config) setLimits() (faults []error) {
 		Starting: y.Starting, StartingPerAddress: y.StartingPerAddress, Sessions: y.Sessions, Channels: y.Channels, Tokens: y.Tokens,
 		Handshake: ms(y.HandshakeMS), Dial: ms(y.DialMS), KeepAlive: ms(y.KeepAliveMS), Drain: ms(y.DrainMS),
 		Idle: time.Duration(y.IdleMinutes) * time.Minute, Total: time.Duration(y.SessionTotalMinutes) * time.Minute,
+		Recorded: int64(c.Recordings.SessionMiB) << 20,
 	}
 	return faults
 }

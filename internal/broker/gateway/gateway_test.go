@@ -32,6 +32,7 @@ recordings:
   directory: recordings
   recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]
   min-free-mib: 1
+  session-mib: 12
   sync-interval-ms: 1000
   input: true
 limits:
@@ -44,7 +45,7 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sshgate.Limits{Starting: 1, StartingPerAddress: 2, Sessions: 3, Channels: 4, Tokens: 5, Handshake: 6 * time.Millisecond, Dial: 7 * time.Millisecond,
-		KeepAlive: 8 * time.Millisecond, Drain: 9 * time.Millisecond, Idle: 10 * time.Minute, Total: 11 * time.Minute}
+		KeepAlive: 8 * time.Millisecond, Drain: 9 * time.Millisecond, Idle: 10 * time.Minute, Total: 11 * time.Minute, Recorded: 12 << 20}
 	if c.limits != want || c.may != token.Shell|token.Exec || c.HostKeys[0] != "/etc/holdfast/host" || c.Audit != "/etc/holdfast/audit.jsonl" || !c.Recordings.Input {
 		t.Errorf("got %+v", c)
 	}

@@ -7,7 +7,7 @@
 // each an age file of its own (container.go), for the same reason.
 //
 // A Store begins no recording when the disk has less than its limit of free space: new sessions are refused so that running ones can
-// be kept to their end. A Writer that cannot write says so from then on; ending the session is for its caller.
+// be kept to their end, and a Quota bounds what one session takes of it. A Writer that cannot write says so from then on; ending the session is for its caller.
 //
 // Store is safe for concurrent use. A Writer is too: the output of a session, its resizes and the flushing come from different goroutines.
 // Times are passed in, as the time since the session began by a monotonic clock.

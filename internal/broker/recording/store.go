@@ -107,8 +107,12 @@ func folderOf(id string) (string, bool) {
 	return began.Format(dayForm), true
 }
 
-// Begin starts a recording. Its ID begins with one that NewSessionID made. It fails with ErrDiskFull where there is no room.
-func (s *Store) Begin(header Header) (*Writer, error) {
+// Begin starts a recording. Its ID begins with one that NewSessionID made. It fails with ErrDiskFull where there is no room, and with ErrQuota where its session
+// has had its part.
+func (s *Store) Begin(header Header, quota *Quota) (*Writer, error) {
+	if quota.over() {
+		return nil, ErrQuota
+	}
 	if err := s.Room(); err != nil {
 		return nil, err
 	}
@@ -130,7 +134,8 @@ func (s *Store) Begin(header Header) (*Writer, error) {
 		return nil, fmt.Errorf("beginning a recording: %w", err)
 	}
 	header.Version = 2
-	w := &Writer{name: name, done: s.entered, file: opened, recipients: s.options.Recipients, about: header.Session, syncEvery: s.options.SyncEvery, tails: map[Kind][]byte{}}
+	quota.take(ofFile)
+	w := &Writer{name: name, done: s.entered, file: opened, quota: quota, recipients: s.options.Recipients, about: header.Session, syncEvery: s.options.SyncEvery, tails: map[Kind][]byte{}}
 	if err := w.begin(header); err != nil {
 		return nil, errors.Join(fmt.Errorf("beginning the recording %s: %w", name, err), opened.Close())
 	}

@@ -22,13 +22,18 @@ type file interface {
 	Close() error
 }
 
-// Writer records one channel of a session. Its methods return the first error that any of them met: a recording with a gap is none.
+// ErrClosed is the error of what comes when a recording has been ended in order.
+var ErrClosed = errors.New("it is closed")
+
+// Writer records one channel of a session. Its methods return the first error that any of them met: a recording with a gap is none. ErrQuota and ErrClosed are
+// no such errors: what was recorded before is whole.
 type Writer struct {
 	name string
 	done func(Writer *Writer, length time.Duration) error // enters the end into the index
 
 	lock       sync.Mutex
 	file       file
+	quota      *Quota
 	recipients []age.Recipient // none: plain
 	about      About
 	syncEvery  time.Duration
@@ -67,13 +72,6 @@ func (w *Writer) begin(header Header) error {
 // Name is the recording's file within its directory.
 func (w *Writer) Name() string { return w.name }
 
-// Size is how many bytes were written.
-func (w *Writer) Size() int64 {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.size
-}
-
 // Output records what the terminal showed. A character that is split over two calls is put together; what is no UTF-8 is replaced.
 func (w *Writer) Output(at time.Duration, data []byte) error { return w.text(at, Output, data) }
 
@@ -95,6 +93,9 @@ func (w *Writer) text(at time.Duration, kind Kind, data []byte) error {
 	defer w.lock.Unlock()
 	if w.err != nil || w.closed {
 		return w.failed()
+	}
+	if w.quota.over() {
+		return ErrQuota
 	}
 	for len(data) > 0 {
 		part := data[:min(len(data), maxData)]
@@ -123,7 +124,7 @@ func (w *Writer) failed() error {
 	if w.err != nil {
 		return fmt.Errorf("the recording %s cannot be continued: %w", w.name, w.err)
 	}
-	return fmt.Errorf("the recording %s is closed", w.name)
+	return fmt.Errorf("the recording %s: %w", w.name, ErrClosed)
 }
 
 // Flush writes what waits, and syncs when it is time. It is called every second or so with the time since the beginning.
@@ -161,6 +162,7 @@ func (w *Writer) flush(last bool) error {
 func (w *Writer) put(data []byte) error {
 	n, err := w.file.Write(data)
 	w.size += int64(n)
+	w.quota.take(n)
 	w.unsynced = true
 	return err
 }

@@ -25,6 +25,7 @@ type connection struct {
 	began  time.Time // by the gateway's clock, for people
 	since  time.Time // by the monotonic clock, for durations
 	client net.Addr
+	quota  *recording.Quota
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
@@ -54,6 +55,7 @@ const maxNoted = 100
 func newConnection(g *Gate, grant token.Grant, id string, now time.Time, client net.Addr) *connection {
 	c := &connection{
 		gate: g, grant: grant, id: id, began: now, since: time.Now(), client: client, sessions: map[*session]bool{},
+		quota: recording.NewQuota(g.options.Limits.Recorded),
 		rules: rules{may: grant.May, proof: grant.Proof, environment: g.options.Environment},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -6,7 +6,7 @@
 // channel by channel and request by request what the token allows, and refuses the rest with a reason that the user sees.
 //
 // What is shown in a shell is recorded before it is shown. A session that cannot be recorded or audited does not begin, and one whose
-// recording fails is ended.
+// recording fails, or becomes larger than it may, is ended.
 //
 // Every connection has goroutines of its own and shares nothing but the Gate, which is safe for concurrent use. Connections, those under way
 // in particular, channels, times and waiting data are bounded (Limits); what is refused at a bound is counted. What is allowed is decided in
@@ -46,6 +46,7 @@ type Limits struct {
 	KeepAlive          time.Duration // between questions whether the other side is there; three without answer end the session. Default 15 s
 	Drain              time.Duration // for sessions to end by themselves when the gateway stops. Default 10 s
 	Tokens             int           // used tokens that are remembered. Default 100 000
+	Recorded           int64         // bytes that the recordings of one session may take, together; then it is ended. Default 512 MiB
 }
 
 func (l Limits) withDefaults() Limits {
@@ -56,6 +57,9 @@ func (l Limits) withDefaults() Limits {
 		if *n.at == 0 {
 			*n.at = n.instead
 		}
+	}
+	if l.Recorded == 0 {
+		l.Recorded = 512 << 20
 	}
 	for _, d := range []struct {
 		at      *time.Duration
@@ -71,7 +75,7 @@ func (l Limits) withDefaults() Limits {
 // Recorder begins recordings. *recording.Store is one.
 type Recorder interface {
 	Room() error
-	Begin(recording.Header) (*recording.Writer, error)
+	Begin(recording.Header, *recording.Quota) (*recording.Writer, error)
 }
 
 // Auditor takes records. *audit.Log is one.

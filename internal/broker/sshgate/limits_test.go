@@ -235,6 +235,23 @@ func TestRecordingFails(t *testing.T) {
 	}
 }
 
+// TestRecordingsAreBounded: a session whose recordings are as large as they may be is ended, and the user reads why; what was recorded until then is whole.
+func TestRecordingsAreBounded(t *testing.T) {
+	b := start(t, startTarget(t), func(o *Options) { o.Limits.Recorded = 1 << 20 })
+	const want = "its recordings have 1 MiB, which is as much as those of one session may have"
+	if got := b.ssh("", b.token(token.Exec), "-tt", "yes | head -c 5000000"); got.code != 255 || !strings.Contains(got.errs, want) {
+		t.Errorf("exit code %d, %s", got.code, got.errs)
+	}
+	record := b.records(audit.Started, audit.Ended)[1]
+	if record.Outcome != want {
+		t.Errorf("audited as %q", record.Outcome)
+	}
+	b.text(record, 0)
+	if full, failed := valueOf(b.gate.counts.recordingsFull), valueOf(b.gate.counts.recordingsFailed); full != 1 || failed != 0 {
+		t.Errorf("%v recordings count as full and %v as failed, want one that is full", full, failed)
+	}
+}
+
 // TestAuditFails: what cannot be audited does not begin.
 func TestAuditFails(t *testing.T) {
 	b := start(t, startTarget(t), func(o *Options) { o.Auditor = audit.New(filepath.Join(t.TempDir(), "missing", "audit")) })

@@ -16,6 +16,7 @@ type counts struct {
 	targetsFailed      *prometheus.CounterVec
 	bytes              *prometheus.CounterVec
 	recordingsFailed   prometheus.Counter
+	recordingsFull     prometheus.Counter
 }
 
 func newCounts(into prometheus.Registerer) (*counts, error) {
@@ -35,12 +36,15 @@ func newCounts(into prometheus.Registerer) (*counts, error) {
 			Name: "holdfast_sshgate_carried_bytes_total", Help: "Bytes carried in sessions that have ended, by direction: in is from clients to targets.",
 		}, []string{"direction"}),
 		recordingsFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_sshgate_recordings_failed_total", Help: "Recordings that could not be begun or continued; their sessions were ended."}),
+		recordingsFull: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_sshgate_recordings_full_total", Help: "Recordings that were ended, or not begun, since those of their session were as large as they may be.",
+		}),
 	}
 	if into == nil {
 		return c, nil
 	}
 	var failed error
-	for _, metric := range []prometheus.Collector{c.connectionsRefused, c.requestsRefused, c.sessions, c.started, c.targetsFailed, c.bytes, c.recordingsFailed} {
+	for _, metric := range []prometheus.Collector{c.connectionsRefused, c.requestsRefused, c.sessions, c.started, c.targetsFailed, c.bytes, c.recordingsFailed, c.recordingsFull} {
 		failed = errors.Join(failed, into.Register(metric))
 	}
 	if failed != nil {

@@ -2,6 +2,7 @@ package sshgate
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -155,6 +156,31 @@ func plainQuoted(command string) bool {
 		}
 	}
 	return true
+}
+
+// transfers tells whether a command's output is a transfer's, of which nobody would read the bytes.
+func transfers(command string) bool {
+	return strings.HasPrefix(command, "rsync --server ") && plainQuoted(command) || copiesFiles(command)
+}
+
+// What is recorded of a program's output, and of its input where that is recorded, in bytes.
+const (
+	everything = math.MaxInt
+	// firstOutput is for commands without a terminal. Transfers go that way, and all of them would fill the disk.
+	firstOutput = 64 << 10
+)
+
+// kept is how much is recorded of a program that begins.
+func (v verdict) kept(terminal bool) int {
+	switch {
+	case v.starts == "sftp": // its names of files are recorded instead
+		return 0
+	case v.starts == "shell" || terminal:
+		return everything
+	case v.starts == "exec" && !transfers(v.command):
+		return firstOutput
+	}
+	return 0
 }
 
 // variable tells whether a variable may be set on the target.

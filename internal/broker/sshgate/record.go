@@ -3,7 +3,6 @@ package sshgate
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/holdfast/holdfast/internal/broker/recording"
@@ -23,84 +22,82 @@ func (s *session) record(v verdict) error {
 			Gateway: c.gate.options.Name, Kind: v.starts, Began: c.began.UTC().Format("2006-01-02T15:04:05Z07:00"), Client: c.client.String(),
 		},
 	}
-	limited, left := false, 0
-	switch {
-	case s.terminal != nil:
+	if s.terminal != nil {
 		if s.terminal.Columns > 0 && s.terminal.Rows > 0 { // some clients leave the size open
 			header.Width, header.Height = int(s.terminal.Columns), int(s.terminal.Rows)
 		}
 		header.Env = map[string]string{"TERM": printable(fmt.Sprintf("%.100s", s.terminal.Term))}
-	case v.starts == "exec" && !transfers(v.command):
-		limited, left, header.Session.Partial = true, firstOutput, true
-	case v.starts != "shell":
-		limited, header.Session.Partial = true, true
 	}
+	kept := v.kept(s.terminal != nil)
+	header.Session.Partial = kept < everything
 	if v.starts == "sftp" {
-		s.names, limited, left = &fileNames{}, true, 0
+		s.names = &fileNames{}
 	}
-	writer, err := c.gate.options.Recorder.Begin(header)
+	writer, err := c.gate.options.Recorder.Begin(header, c.quota)
 	if err != nil {
+		c.unrecordable(err)
 		return err
 	}
-	s.amount.limit(limited, left)
-	s.input.limit(limited, left)
+	s.output.set(kept)
+	s.input.set(kept)
 	s.writer.Store(writer)
 	c.note(&c.recordings, writer.Name())
 	return nil
 }
 
-// transfers tells whether a command's output is a transfer's, of which nobody would read the bytes.
-func transfers(command string) bool {
-	return strings.HasPrefix(command, "rsync --server ") && plainQuoted(command) || copiesFiles(command)
+// unrecordable counts what keeps a recording from being begun or continued, and returns what the user reads of it when his session is ended.
+func (c *connection) unrecordable(err error) string {
+	if errors.Is(err, recording.ErrQuota) {
+		c.gate.counts.recordingsFull.Inc()
+		return fmt.Sprintf("its recordings have %d MiB, which is as much as those of one session may have", c.gate.options.Limits.Recorded>>20)
+	}
+	c.gate.counts.recordingsFailed.Inc()
+	c.gate.options.Logger.Error("an SSH session cannot be recorded", "session", c.id, "error", err)
+	return "it cannot be recorded any more"
 }
 
-// recorded does something with the recording, if there is one. When it fails the session is ended: nothing goes on unrecorded.
+// recorded does something with the recording, if there is one. When it fails the session is ended: nothing goes on unrecorded. What comes when the recording has
+// been ended in order comes too late, as a flush may, and is no failure.
 func (s *session) recorded(do func(*recording.Writer) error) {
 	writer := s.writer.Load()
 	if writer == nil {
 		return
 	}
-	if err := do(writer); err != nil && !s.whole.Load() {
+	if err := do(writer); err != nil && !errors.Is(err, recording.ErrClosed) {
 		s.lost(writer, err)
 	}
 }
 
-// lost ends the session, once, since its recording has failed. Broken is told first: whoever finds no writer must find that.
+// lost ends the session, once, since its recording has failed.
 func (s *session) lost(writer *recording.Writer, err error) {
-	s.broken.Store(true)
-	if !s.writer.CompareAndSwap(writer, nil) {
+	if s.broken.Swap(true) {
 		return
 	}
 	c := s.connection
-	c.gate.counts.recordingsFailed.Inc()
-	c.gate.options.Logger.Error("a recording failed, and its session is ended", "session", c.id, "error", err)
-	_ = writer.Close(c.elapsed()) // it says again what is known
-	go c.end("it cannot be recorded any more")
+	reason := c.unrecordable(err)
+	_ = writer.Close(c.elapsed()) // what it says is known
+	go c.end(reason)
 }
 
 // errBroken stops what would be carried on without being recorded.
 var errBroken = errors.New("the recording has failed")
 
-// amount is how much output is still recorded. Both outputs draw on it.
+// amount is how many bytes are still recorded. Both outputs draw on one.
 type amount struct {
-	lock    sync.Mutex
-	limited bool
-	left    int
+	lock sync.Mutex
+	left int
 }
 
-func (a *amount) limit(limited bool, left int) {
+func (a *amount) set(bytes int) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.limited, a.left = limited, left
+	a.left = bytes
 }
 
 // take returns how much of a number of bytes is recorded, and whether with it the end is reached.
 func (a *amount) take(want int) (take int, end bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if !a.limited {
-		return want, false
-	}
 	take = min(want, a.left)
 	a.left -= take
 	return take, take > 0 && a.left == 0
@@ -108,7 +105,7 @@ func (a *amount) take(want int) (take int, end bool) {
 
 // lookOut records output before the client sees it.
 func (s *session) lookOut(data []byte) error {
-	take, end := s.amount.take(len(data))
+	take, end := s.output.take(len(data))
 	if take > 0 {
 		s.recorded(func(w *recording.Writer) error { return w.Output(s.connection.elapsed(), data[:take]) })
 	}

@@ -22,15 +22,11 @@ type session struct {
 	writer   atomic.Pointer[recording.Writer]
 	names    *fileNames  // of sftp
 	broken   atomic.Bool // the recording has failed
-	whole    atomic.Bool // the recording is being ended, or has been: what else would go into it comes too late, and is no failure
-	amount   amount      // of output that is still recorded
+	output   amount      // that is still recorded
 	input    amount      // the same of what is typed, where that is recorded
 	asked    bool        // for a program; of the goroutine that takes the requests
 	exited   atomic.Bool // the client knows how the program ended
 }
-
-// firstOutput is how much of the output of a command without a terminal is recorded. Transfers go that way, and all of them would fill the disk.
-const firstOutput = 64 << 10
 
 // What waits of requests while the gateway logs in at the target, or while the client does not read what it is told: so many for a channel, and each so long
 // in bytes, but for the one that starts a program. What is more is refused.
@@ -233,7 +229,6 @@ func (s *session) request(r *ssh.Request, there ssh.Channel) {
 	}
 	if v.starts != "" {
 		if err := s.record(v); err != nil {
-			c.gate.counts.recordingsFailed.Inc()
 			s.decline(r, "the session cannot be recorded, so it does not begin: "+err.Error())
 			return
 		}
@@ -282,7 +277,6 @@ func (s *session) fromTarget(r *ssh.Request) {
 
 // close ends the session towards the client, once the target's side is over and all of its output has been sent.
 func (s *session) close() {
-	s.whole.Store(true)
 	if writer := s.writer.Load(); writer != nil {
 		if err := writer.Close(s.connection.elapsed()); err != nil {
 			s.lost(writer, err)
