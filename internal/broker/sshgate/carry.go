@@ -57,18 +57,24 @@ func (c *connection) copy(to io.Writer, from io.Reader, count *atomic.Int64, loo
 // pipe carries both directions between a client's end and the target's until both are over, or one fails.
 func (c *connection) pipe(client, target end) {
 	var both sync.WaitGroup
-	carry := func(to, from end, count *atomic.Int64) {
+	one := func(to, from end, count *atomic.Int64) {
 		if c.copy(to, from, count, nil) == nil && to.CloseWrite() == nil {
 			return
 		}
 		_ = client.Close() // the other direction ends with it
 		_ = target.Close()
 	}
-	both.Go(func() { carry(target, client, &c.in) })
-	both.Go(func() { carry(client, target, &c.out) })
+	both.Go(func() { one(target, client, &c.in) })
+	both.Go(func() { one(client, target, &c.out) })
 	both.Wait()
 	_ = client.Close()
 	_ = target.Close()
+}
+
+// side is one side's channel, with what it asks for in it.
+type side struct {
+	ssh.Channel
+	requests <-chan *ssh.Request
 }
 
 // hear answers no to all requests of a channel, and closes the other end some time after the channel is closed: by then what was sent is carried.
@@ -81,20 +87,42 @@ func (c *connection) hear(requests <-chan *ssh.Request, other end) (closed <-cha
 			c.answer(r.Reply(false, nil))
 		}
 		close(over)
-		timer := time.NewTimer(lingering)
-		defer timer.Stop()
-		select {
-		case <-c.ctx.Done():
-		case <-timer.C:
-		}
+		c.linger(nil)
 		_ = other.Close()
 	}()
 	return over
 }
 
+// linger waits until what was sent is carried, for as long as that may take.
+func (c *connection) linger(carried <-chan struct{}) {
+	timer := time.NewTimer(lingering)
+	defer timer.Stop()
+	select {
+	case <-carried:
+	case <-timer.C:
+	case <-c.ctx.Done():
+	}
+}
+
+// pass opens a channel onward for one that is offered, and accepts that one then. It is where ports, agents and windows begin to be forwarded.
+func (c *connection) pass(n ssh.NewChannel, onward ssh.Conn, what string) (offered, opened side, ok bool) {
+	channel, requests, err := onward.OpenChannel(n.ChannelType(), n.ExtraData())
+	if err != nil {
+		c.answer(n.Reject(rejection(err)))
+		return side{}, side{}, false
+	}
+	accepted, asked, err := n.Accept()
+	if err != nil {
+		_ = channel.Close()
+		return side{}, side{}, false
+	}
+	c.noteUnrecorded(what)
+	return side{accepted, asked}, side{channel, requests}, true
+}
+
 // join carries between two channels, with the requests of both refused.
-func (c *connection) join(client ssh.Channel, ofClient <-chan *ssh.Request, target ssh.Channel, ofTarget <-chan *ssh.Request) {
-	byClient, byTarget := c.hear(ofClient, target), c.hear(ofTarget, client)
+func (c *connection) join(client, target side) {
+	byClient, byTarget := c.hear(client.requests, target), c.hear(target.requests, client)
 	c.pipe(client, target)
 	<-byClient
 	<-byTarget
@@ -107,18 +135,9 @@ func (c *connection) through(n ssh.NewChannel, what string) {
 		c.answer(n.Reject(ssh.ConnectionFailed, "holdfast: "+err.Error()))
 		return
 	}
-	there, ofTarget, err := target.OpenChannel(n.ChannelType(), n.ExtraData())
-	if err != nil {
-		c.answer(n.Reject(rejection(err)))
-		return
+	if here, there, ok := c.pass(n, target, what); ok {
+		c.join(here, there)
 	}
-	here, ofClient, err := n.Accept()
-	if err != nil {
-		_ = there.Close()
-		return
-	}
-	c.noteUnrecorded(what)
-	c.join(here, ofClient, there, ofTarget)
 }
 
 // rejection passes on why a channel was not opened.
@@ -170,27 +189,10 @@ func (c *connection) fromTarget(n ssh.NewChannel) {
 		c.answer(n.Reject(ssh.Prohibited, "holdfast: this is not allowed"))
 		return
 	}
-	if !c.occupy() {
-		c.answer(n.Reject(ssh.ResourceShortage, "holdfast: the session has as many channels as it may"))
-		return
-	}
-	c.all.Go(func() {
-		defer c.vacate()
-		c.lock.Lock()
-		conn := c.conn
-		c.lock.Unlock()
-		here, ofClient, err := conn.OpenChannel(n.ChannelType(), n.ExtraData())
-		if err != nil {
-			c.answer(n.Reject(rejection(err)))
-			return
+	c.carry(n, func() {
+		if there, here, ok := c.pass(n, c.conn, what); ok {
+			c.join(here, there)
 		}
-		there, ofTarget, err := n.Accept()
-		if err != nil {
-			_ = here.Close()
-			return
-		}
-		c.noteUnrecorded(what)
-		c.join(here, ofClient, there, ofTarget)
 	})
 }
 

@@ -1,6 +1,7 @@
 package sshgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +37,11 @@ type connection struct {
 	in, out atomic.Int64 // bytes to and from the target
 	moved   atomic.Int64 // when data last went by, in nanoseconds since the beginning
 
+	channels atomic.Int64 // of both sides
+
 	lock       sync.Mutex
-	conn       ssh.Conn // nil during the handshake
-	channels   int
-	number     int // of the last recording
+	conn       ssh.Conn // nil during the handshake. It is written before anything that is served begins, so that only end asks under the lock
+	number     int      // of the last recording
 	sessions   map[*session]bool
 	outcome    string // why it was ended, if by the gateway, or what became of the target
 	ending     bool   // end was called: what else became of it must not keep it from ending
@@ -91,17 +93,20 @@ func (c *connection) over(outcome string) {
 	c.once.Do(func() {
 		c.cancel()
 		c.gate.forget(c)
-		c.lock.Lock()
-		if c.outcome == "" {
-			c.outcome = outcome
-		}
-		c.lock.Unlock()
+		c.become(outcome)
 		c.gate.counts.bytes.WithLabelValues("in").Add(float64(c.in.Load()))
 		c.gate.counts.bytes.WithLabelValues("out").Add(float64(c.out.Load()))
 		if err := c.gate.options.Auditor.Write(c.record(audit.Ended)); err != nil {
 			c.gate.options.Logger.Error("the end of an SSH session is not in the audit log", "session", c.id, "error", err)
 		}
 	})
+}
+
+// become notes what became of the session. What happened first counts.
+func (c *connection) become(outcome string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.outcome = cmp.Or(c.outcome, outcome)
 }
 
 // record is the session as the audit log has it.
@@ -150,9 +155,7 @@ func (c *connection) end(reason string) {
 		return
 	}
 	c.ending = true
-	if c.outcome == "" {
-		c.outcome = reason
-	}
+	c.outcome = cmp.Or(c.outcome, reason)
 	conn := c.conn
 	var told sync.WaitGroup
 	for s := range c.sessions {
@@ -163,12 +166,9 @@ func (c *connection) end(reason string) {
 		return // serve sees that it is ending
 	}
 	c.gate.options.Logger.Info("an SSH session is ended", "session", c.id, "reason", reason)
-	finished := make(chan struct{})
-	go func() { told.Wait(); close(finished) }()
-	select {
-	case <-finished:
-	case <-time.After(2 * time.Second):
-	}
+	late := time.AfterFunc(2*time.Second, func() { _ = conn.Close() }) // then nothing can be told any more, and what waits ends
+	defer late.Stop()
+	told.Wait()
 	_ = conn.Close()
 }
 
@@ -215,25 +215,13 @@ func (c *connection) keepAlive(conn ssh.Conn, otherwise string) {
 			return
 		case <-time.After(every):
 		}
-		answered := make(chan error, 1)
-		go func() {
-			_, _, err := conn.SendRequest("keepalive@openssh.com", true, nil) // any answer will do
-			answered <- err
-		}()
-		select {
-		case <-c.ctx.Done():
-			return
-		case err := <-answered:
-			if err != nil {
-				return
-			}
-		case <-time.After(3 * every):
-			c.lock.Lock()
-			if c.outcome == "" {
-				c.outcome = otherwise
-			}
-			c.lock.Unlock()
-			_ = conn.Close()
+		silent := time.AfterFunc(3*every, func() {
+			c.become(otherwise)
+			_ = conn.Close() // which ends the question
+		})
+		_, _, err := conn.SendRequest("keepalive@openssh.com", true, nil) // any answer will do
+		silent.Stop()
+		if err != nil {
 			return
 		}
 	}
@@ -276,13 +264,7 @@ func (c *connection) opened(n ssh.NewChannel) {
 		c.answer(n.Reject(ssh.Prohibited, "holdfast: "+reason))
 		return
 	}
-	if !c.occupy() {
-		c.noteRefused(n.ChannelType(), "too many channels")
-		c.answer(n.Reject(ssh.ResourceShortage, fmt.Sprintf("holdfast: a session has at most %d channels at a time", c.gate.options.Limits.Channels)))
-		return
-	}
-	c.all.Go(func() {
-		defer c.vacate()
+	c.carry(n, func() {
 		switch where {
 		case toSession:
 			c.session(n)
@@ -294,20 +276,19 @@ func (c *connection) opened(n ssh.NewChannel) {
 	})
 }
 
-func (c *connection) occupy() bool {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.channels >= c.gate.options.Limits.Channels {
-		return false
+// carry serves a channel that one of the sides wants to open, if there may be one more. It does not wait.
+func (c *connection) carry(n ssh.NewChannel, serve func()) {
+	most := int64(c.gate.options.Limits.Channels)
+	if c.channels.Add(1) > most {
+		c.channels.Add(-1)
+		c.noteRefused(n.ChannelType(), "too many channels")
+		c.answer(n.Reject(ssh.ResourceShortage, fmt.Sprintf("holdfast: a session has at most %d channels at a time", most)))
+		return
 	}
-	c.channels++
-	return true
-}
-
-func (c *connection) vacate() {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	c.channels--
+	c.all.Go(func() {
+		defer c.channels.Add(-1)
+		serve()
+	})
 }
 
 // login is what reach does once: it connects to the target, when the first channel needs it. A client that only jumps never does.
@@ -342,10 +323,7 @@ func (c *connection) login() (ssh.Conn, error) {
 
 // openAgent opens a channel to the agent that the client forwards.
 func (c *connection) openAgent() (ssh.Channel, error) {
-	c.lock.Lock()
-	conn := c.conn
-	c.lock.Unlock()
-	channel, requests, err := conn.OpenChannel("auth-agent@openssh.com", nil)
+	channel, requests, err := c.conn.OpenChannel("auth-agent@openssh.com", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -215,19 +215,15 @@ func (g *Gate) drain() {
 	g.lock.Lock()
 	g.stopping = true
 	g.lock.Unlock()
-	over := make(chan struct{})
-	go func() { g.handlers.Wait(); close(over) }()
-	select {
-	case <-over:
-		return
-	case <-time.After(g.options.Limits.Drain):
-	}
-	g.lock.Lock()
-	for c := range g.sessions {
-		go c.end("the gateway is stopping")
-	}
-	g.lock.Unlock()
-	<-over
+	late := time.AfterFunc(g.options.Limits.Drain, func() {
+		g.lock.Lock()
+		defer g.lock.Unlock()
+		for c := range g.sessions {
+			go c.end("the gateway is stopping")
+		}
+	})
+	defer late.Stop()
+	g.handlers.Wait()
 }
 
 // place is where limits for one address are counted: an IPv6 client has a whole /64 to itself.

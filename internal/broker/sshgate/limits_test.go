@@ -344,6 +344,41 @@ func TestStop(t *testing.T) {
 	b.text(record, 0)
 }
 
+// TestStopWhereNobodyReads: a client that reads nothing cannot be told why it is ended, and does not keep the gateway from stopping.
+func TestStopWhereNobodyReads(t *testing.T) {
+	b := start(t, startTarget(t), nil)
+	client := b.mustDial(b.token(token.Exec))
+	s := b.mustSession(client)
+	if _, err := s.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	const window = 2 << 20 // of the library
+	if err := s.Start(fmt.Sprintf("head -c %d /dev/zero; sleep 60", window+1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	b.gate.lock.Lock()
+	var c *connection
+	for c = range b.gate.sessions {
+	}
+	b.gate.lock.Unlock()
+	for deadline := time.Now().Add(20 * time.Second); c.out.Load() < window; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the window does not fill")
+		}
+	}
+	stopped := make(chan struct{})
+	go func() { b.stop(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(30 * time.Second):
+		t.Error("the gateway does not stop")
+		client.Close()
+	}
+	if outcome := b.records(audit.Started, audit.Ended)[1].Outcome; outcome != "the gateway is stopping" {
+		t.Errorf("audited as %q", outcome)
+	}
+}
+
 // TestRekey: keys are exchanged anew in the middle, and nothing is lost.
 func TestRekey(t *testing.T) {
 	b := start(t, startTarget(t), func(o *Options) { o.RekeyBytes = 1 << 20 })

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -121,13 +120,7 @@ func (s *session) run(requests <-chan *ssh.Request, there ssh.Channel, ofTarget 
 			s.request(r, there)
 		}
 		s.start()
-		timer := time.NewTimer(lingering)
-		defer timer.Stop()
-		select {
-		case <-input:
-		case <-timer.C:
-		case <-c.ctx.Done():
-		}
+		c.linger(input)
 		_ = there.Close()
 	}()
 	var output sync.WaitGroup
