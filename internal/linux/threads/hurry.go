@@ -9,19 +9,20 @@ import (
 )
 
 // Hurry schedules those threads of the process that are scheduled ordinarily before everything that is not real-time (SCHED_RR, sched(7)),
-// with a priority of 1 to 99, until back is called. Threads that are in real time already stay as they are. What is started meanwhile,
-// threads and processes, is ordinary (SCHED_FLAG_RESET_ON_FORK): no program that this one runs goes on in real time. After an error
-// everything is as it was, as far as the kernel lets it.
+// with a priority of 1 to 99, until back is called. Threads that are in real time already stay as they are; none has that same priority for
+// another reason. What is started meanwhile, threads and processes, is ordinary (SCHED_FLAG_RESET_ON_FORK): no program that this one runs
+// goes on in real time. After an error everything is as it was, as far as the kernel lets it.
 //
 // Back gives every thread its old place, and those that were started meanwhile the nice value of the process. Only one Hurry may be under
 // way in a process.
 func Hurry(priority uint32) (back func() error, err error) {
-	own, err := unix.SchedGetAttr(os.Getpid(), 0)
+	own, err := unix.Getpriority(unix.PRIO_PROCESS, os.Getpid()) // sched_getattr says none of a thread that is in real time
 	if err != nil {
-		return nil, fmt.Errorf("reading how the process is scheduled: %w", err)
+		return nil, fmt.Errorf("reading the nice value of the process: %w", err)
 	}
+	nice := int32(20 - own) // getpriority(2), "C library/kernel differences"
 	before := map[int]*unix.SchedAttr{}
-	back = func() error { return calm(before, own.Nice) }
+	back = func() error { return calm(before, priority, nice) }
 	hurried := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: priority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	err = each(func(thread int) error {
 		now, err := unix.SchedGetAttr(thread, 0)
@@ -41,19 +42,30 @@ func Hurry(priority uint32) (back func() error, err error) {
 }
 
 // calm ends a hurry. A thread that is gone needs nothing; after any other error the remaining ones are tried too.
-func calm(before map[int]*unix.SchedAttr, nice int32) error {
+//
+// A thread that was being started when the one that starts it was hurried may be in real time too, without the mark that its own children
+// are not: the kernel copies one after the other.
+func calm(before map[int]*unix.SchedAttr, priority uint32, nice int32) error {
+	if len(before) == 0 {
+		return nil
+	}
 	var failed error
 	for thread, was := range before {
 		if err := settle(thread, was); err != nil && !errors.Is(err, unix.ESRCH) {
 			failed = errors.Join(failed, fmt.Errorf("going back from real-time priority: %w", err))
 		}
 	}
-	return errors.Join(failed, each(func(thread int) error {
+	return errors.Join(failed, all(func(thread int) error {
 		now, err := unix.SchedGetAttr(thread, 0)
-		if before[thread] != nil || err != nil || now.Policy != unix.SCHED_NORMAL || now.Nice == nice {
+		switch {
+		case err != nil:
 			return err
+		case now.Policy == unix.SCHED_RR && now.Priority == priority:
+			return settle(thread, &unix.SchedAttr{Policy: unix.SCHED_NORMAL, Nice: nice})
+		case before[thread] == nil && now.Policy == unix.SCHED_NORMAL && now.Nice != nice:
+			return unix.Setpriority(unix.PRIO_PROCESS, thread, int(nice))
 		}
-		return unix.Setpriority(unix.PRIO_PROCESS, thread, int(nice))
+		return nil
 	}))
 }
 

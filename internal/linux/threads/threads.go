@@ -1,7 +1,7 @@
 // Package threads changes how the kernel schedules this process, which it does thread by thread.
 //
-// Its functions are safe for concurrent use. They do it to the threads that there are; threads that these start later inherit it. It does
-// not undo what it does.
+// Its functions are safe for concurrent use, but for Hurry. They do it to the threads that there are; threads that these start later inherit
+// it, unless it is for a moment only. It does not undo what is not.
 package threads
 
 import (
@@ -31,10 +31,32 @@ func each(do func(thread int) error) error {
 	return nil
 }
 
+// passes bounds how often all looks whether threads were started meanwhile.
+const passes = 10
+
+// all is each, also with the threads that were started meanwhile: by one whose turn was yet to come, and so as it still was.
+func all(do func(thread int) error) error {
+	seen := map[int]bool{}
+	for range passes {
+		before := len(seen)
+		err := each(func(thread int) error {
+			if seen[thread] {
+				return nil
+			}
+			seen[thread] = true
+			return do(thread)
+		})
+		if err != nil || len(seen) == before {
+			return err
+		}
+	}
+	return nil
+}
+
 // RunInRealTime schedules the process before everything that is not real-time (SCHED_RR, sched(7)), with a priority of 1 to 99.
 func RunInRealTime(priority uint32) error {
 	attributes := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: priority}
-	if err := each(func(thread int) error { return unix.SchedSetAttr(thread, attributes, 0) }); err != nil {
+	if err := all(func(thread int) error { return unix.SchedSetAttr(thread, attributes, 0) }); err != nil {
 		return fmt.Errorf("running at real-time priority (CAP_SYS_NICE allows it): %w", err)
 	}
 	return nil
@@ -42,7 +64,7 @@ func RunInRealTime(priority uint32) error {
 
 // Renice sets the process's nice value (setpriority(2)).
 func Renice(nice int) error {
-	if err := each(func(thread int) error { return unix.Setpriority(unix.PRIO_PROCESS, thread, nice) }); err != nil {
+	if err := all(func(thread int) error { return unix.Setpriority(unix.PRIO_PROCESS, thread, nice) }); err != nil {
 		return fmt.Errorf("setting the nice value to %d (CAP_SYS_NICE allows it): %w", nice, err)
 	}
 	return nil

@@ -25,7 +25,9 @@ func TestMain(m *testing.M) {
 	case "nice":
 		do = func() error { return Renice(3) }
 	case "hurry":
-		os.Exit(inHurry())
+		os.Exit(code(hurried()))
+	case "hurries":
+		os.Exit(code(hurriedAtBirth()))
 	}
 	os.Exit(toAll(do))
 }
@@ -65,9 +67,9 @@ func toAll(do func() error) int {
 }
 
 // TestEveryThread: what is asked for is done to all threads that there are; a hurry only to those that are not in real time already, for as
-// long as it lasts, and not to what is started meanwhile.
+// long as it lasts, and not to what is started meanwhile, at whichever moment.
 func TestEveryThread(t *testing.T) {
-	for _, what := range []string{"real time", "nice", "hurry"} {
+	for _, what := range []string{"real time", "nice", "hurry", "hurries"} {
 		t.Run(what, func(t *testing.T) {
 			command := exec.Command("/proc/self/exe")
 			command.Env = append(os.Environ(), asked+"="+what)
