@@ -172,10 +172,5 @@ func (r *right) grounded(b beat, begins bool, arrived, now time.Time) {
 	if b.marked || r.phase == lapsed || r.phase == entering && !begins {
 		return
 	}
-	l.until = later(l.until, counted(b.sent, b.span, r.timing.Margin()))
-	if r.phase == holding {
-		r.judgeEntering(arrived)
-	} else {
-		r.judgeEntering(now)
-	}
+	r.leased(l, b, arrived, now)
 }

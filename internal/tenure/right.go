@@ -202,14 +202,19 @@ func (r *right) acknowledged(m *Message, from, network int, arrived, now time.Ti
 	if r.phase == lapsed && (!sent.marked || sent.lapse != r.lapses) || sent.marked && sent.lapse != r.lapses {
 		return
 	}
-	l.until = later(l.until, counted(sent.sent, sent.span, r.timing.Margin()))
+	r.leased(l, sent, arrived, now)
+	if r.phase == holding {
+		l.life = m.Life
+	}
+}
+
+// leased has a lease last as long as the round of heartbeats that it is for makes it, and the right with it.
+func (r *right) leased(l *lease, b beat, arrived, now time.Time) {
+	l.until = later(l.until, counted(b.sent, b.span, r.timing.Margin()))
 	if r.phase == holding {
 		r.judgeEntering(arrived)
 	} else {
 		r.judgeEntering(now)
-	}
-	if r.phase == holding {
-		l.life = m.Life
 	}
 }
 
