@@ -3,6 +3,7 @@ package neigh
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,7 @@ var replyFilter = mustAssemble(
 // Asker asks one neighbour again and again whether it is there. Ask and Run may be called at the same time; Close ends Run.
 type Asker struct {
 	announcer *Announcer
-	iface     string
+	device    *net.Interface
 	address   netip.Addr
 	own       mac
 	conn      *packet.Conn
@@ -48,7 +49,7 @@ func (a *Announcer) Asker(iface string, address netip.Addr) (*Asker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking on %s for %v: %w", iface, address, err)
 	}
-	return &Asker{announcer: a, iface: iface, address: address, own: own, conn: conn}, nil
+	return &Asker{announcer: a, device: device, address: address, own: own, conn: conn}, nil
 }
 
 // Ask puts the question once: to the neighbour alone where it answered the last one, else to all. It waits for room in the device's queue
@@ -62,7 +63,7 @@ func (k *Asker) Ask() error {
 	}
 	_ = k.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err := send(k.conn, frame); err != nil {
-		return fmt.Errorf("asking on %s for %v: %w", k.iface, k.address, err)
+		return fmt.Errorf("asking on %s for %v: %w", k.device.Name, k.address, err)
 	}
 	return nil
 }
@@ -71,22 +72,16 @@ func (k *Asker) Ask() error {
 // advertisement of the address by another host: what was asked without an address of one's own is answered to all. It returns an error
 // when the interface is gone.
 func (k *Asker) Run(ctx context.Context, heard func()) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	defer context.AfterFunc(ctx, k.Close)()
 	defer k.Close()
-	device := &listener{announcer: k.announcer}
-	var err error
-	if device.device, _, err = k.announcer.device(k.iface); err != nil {
-		return fmt.Errorf("waiting on %s for %v: %w", k.iface, k.address, err)
-	}
-	err = device.read(ctx, k.conn, k.answer, func(c Claim) {
+	l := &listener{announcer: k.announcer, device: k.device}
+	err := l.read(ctx, k.conn, k.answer, func(c Claim) {
 		from := mac(c.MAC)
 		k.at.Store(&from)
 		heard()
 	})
 	if err != nil {
-		return fmt.Errorf("waiting on %s for %v: %w", k.iface, k.address, err)
+		return fmt.Errorf("waiting on %s for %v: %w", k.device.Name, k.address, err)
 	}
 	return nil
 }
