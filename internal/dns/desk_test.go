@@ -12,9 +12,13 @@ import (
 	datagrams "github.com/holdfast/holdfast/internal/linux/udp"
 )
 
-// sit makes a desk without a loop, at which a test serves itself, and a client.
-func sit(t *testing.T, s *Server) (d *desk, client net.Conn) {
+// sit makes a desk without a loop, at which a test serves itself, of a server that counts in reg, and a client.
+func sit(t *testing.T) (reg *prometheus.Registry, d *desk, client net.Conn) {
 	t.Helper()
+	reg = prometheus.NewRegistry()
+	s := NewServer(Options{Registerer: reg})
+	t.Cleanup(s.Close)
+	s.SetView(testView())
 	socket, err := datagrams.ListenService(netip.MustParseAddrPort("127.0.0.1:0"), 1<<16)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +33,7 @@ func sit(t *testing.T, s *Server) (d *desk, client net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return d, client
+	return reg, d, client
 }
 
 // serveOnce answers queries as one batch.
@@ -47,11 +51,7 @@ func serveOnce(t *testing.T, d *desk, client net.Conn, queries ...asked) {
 
 // TestUnsentIsCounted: responses that the kernel does not take are counted, at once, for no query may come after them.
 func TestUnsentIsCounted(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	s := NewServer(Options{Registerer: reg})
-	t.Cleanup(s.Close)
-	s.SetView(testView())
-	d, client := sit(t, s)
+	reg, d, client := sit(t)
 	same, err := d.socket.Share()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestUnsentIsCounted(t *testing.T) {
 	_ = unix.Shutdown(same, unix.SHUT_WR) // it says that the socket has no peer, and closes this direction
 	query := asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}
 	serveOnce(t, d, client, query, query)
-	if got := scraped(t, reg, "holdfast_dns_send_errors_total"); got != 2 {
+	if got := unlabelled(t, reg, "holdfast_dns_send_errors_total"); got != 2 {
 		t.Errorf("%v responses could not be sent, want 2", got)
 	}
 }
@@ -68,13 +68,9 @@ func TestUnsentIsCounted(t *testing.T) {
 // TestPanicCostsOneOfABatch: a fault in answering one query is counted and logged with it, and the others of its batch are answered. One in
 // reading them has each answered by itself.
 func TestPanicCostsOneOfABatch(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	s := NewServer(Options{Registerer: reg})
-	t.Cleanup(s.Close)
-	s.SetView(testView())
-	d, client := sit(t, s)
+	reg, d, client := sit(t)
 	good, bad := asked{name: "cluster.example.com.", qtype: dnsmessage.TypeA}, asked{name: "plain.example.org.", qtype: dnsmessage.TypeA}
-	s.answerer.zones.Load().names["\x05plain\x07example\x03org\x00"].v4.options = nil
+	d.server.answerer.zones.Load().names["\x05plain\x07example\x03org\x00"].v4.options = nil
 	serveOnce(t, d, client, good, bad, bad, good, bad)
 	for range 2 {
 		readDatagram(t, client)
@@ -93,20 +89,4 @@ func TestPanicCostsOneOfABatch(t *testing.T) {
 	if got := counterValue(t, reg, "holdfast_dns_queries_total", "udp"); got != 8 {
 		t.Errorf("%v queries counted, want 8", got)
 	}
-}
-
-// scraped is a counter without labels.
-func scraped(t *testing.T, reg *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }

@@ -7,22 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// unlabelled is the value of a counter without labels.
-func unlabelled(t *testing.T, reg *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
-}
-
 // TestOverflowsAreCounted: whatever comes while nobody reads is either read afterwards or counted as lost, also by a server that takes the
 // sockets over, which does not count again what was lost before, and after the sockets are closed.
 func TestOverflowsAreCounted(t *testing.T) {

@@ -308,6 +308,22 @@ func counterValue(t *testing.T, reg *prometheus.Registry, name, label string) fl
 	return 0
 }
 
+// unlabelled is the value of a counter without labels.
+func unlabelled(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
 // TestCloseEndsEverything: Close may come twice, and a closed server serves no more; nothing runs on (goleak).
 func TestCloseEndsEverything(t *testing.T) {
 	s := startServer(t, Options{OnAnswered: func(Told) {}}, "127.0.0.1")
