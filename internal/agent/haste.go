@@ -49,8 +49,9 @@ func newHaste(hurry func() (func() error, error), now func() time.Time, log *slo
 // hurryThreads is the kernel's.
 func hurryThreads() (func() error, error) { return threads.Hurry(hastePriority) }
 
-// begin hurries from now on for a moment, if it may. It takes some ten microseconds and waits for nobody: whoever has the lock begins one as
-// well, or is an ordinary thread by now that ends one, and the heartbeats' thread, which calls this too, must not wait until that is scheduled.
+// begin hurries from now on for a moment, if it may. It takes some fifty microseconds, two calls of the kernel for each thread, and waits for
+// nobody: whoever has the lock begins one as well, or is an ordinary thread by now that ends one, and the heartbeats' thread, which calls this
+// too, must not wait until that is scheduled.
 func (h *haste) begin() {
 	if !h.mu.TryLock() {
 		return
@@ -73,7 +74,8 @@ func (h *haste) begin() {
 	}
 	back, err := h.hurry()
 	if err != nil {
-		h.log.Info("addresses are handed over at ordinary priority, which takes longer on a busy node", "reason", err)
+		// The heartbeats' thread does not wait for a log either.
+		go h.log.Info("addresses are handed over at ordinary priority, which takes longer on a busy node", "reason", err)
 		h.hurry = nil // it will not be allowed later
 		return
 	}

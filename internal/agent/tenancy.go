@@ -86,7 +86,7 @@ var dueNow = &tenure.Due{}
 func newTenancy(lnn int, life uint64, timing tenure.Timing, now func() time.Time) *tenancy {
 	return &tenancy{
 		lnn: lnn, now: now, timing: timing, peer: tenure.NewPeer(lnn, life, timing, now()),
-		probe: func() {}, wake: make(chan struct{}, 1), silences: make(chan string, 1), findings: make(chan tenure.Finding, 128),
+		hurry: func() {}, probe: func() {}, wake: make(chan struct{}, 1), silences: make(chan string, 1), findings: make(chan tenure.Finding, 128),
 	}
 }
 
@@ -257,7 +257,7 @@ func (t *tenancy) step(event tenure.Event, now time.Time) {
 		t.probe()
 	}
 	news := len(t.box.Findings) > 0
-	if news && t.hurry != nil {
+	if news {
 		t.hurry()
 	}
 	t.box.Findings = t.box.Findings[:0]
