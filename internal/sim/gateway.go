@@ -67,7 +67,8 @@ func (s *simulation) lookApart() {
 // lossy is how much of all messages, in a thousand, must be lost all the time that a whole span of heartbeats may be.
 const lossy = 50
 
-// excused reports whether something wrong is what no-witness costs: two hold the same while only the link between them is cut.
+// excused reports whether something wrong is what no-witness costs: two hold the same while only the link between them is cut, or so much is lost
+// that it is as good as cut at times.
 func (s *simulation) excused(kind FailureKind) bool {
 	if !s.NoWitness || len(s.nodes) != 2 {
 		return false
