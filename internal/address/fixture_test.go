@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/linux/link/linktest"
 	"github.com/holdfast/holdfast/internal/linux/neigh/neightest"
 	"github.com/holdfast/holdfast/internal/problem"
@@ -37,7 +38,7 @@ var (
 // inBubble runs f with a node in virtual time; the background work runs if background is true.
 func inBubble(t *testing.T, background bool, f func(n *node)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := &node{t: t, kernel: testKernel(), link: neightest.New(), board: &problem.Board{}, allowed: true}
 		n.link.SetInterface("ext0", ownMAC0)
 		n.link.SetInterface("ext1", ownMAC1)

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/linux/link"
 	"github.com/holdfast/holdfast/internal/linux/link/linktest"
@@ -226,7 +226,7 @@ rule 7000 from 10.0.0.0/24 table 7000`},
 func TestPlan(t *testing.T) {
 	for _, story := range slices.Concat(planStories, routeStories) {
 		t.Run(story.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // lifetimes stand still
+			bubble.Test(t, func(t *testing.T) { // lifetimes stand still
 				k, mine := testKernel(), map[netip.Addr]string{}
 				for _, step := range story.steps {
 					if step.before != nil {

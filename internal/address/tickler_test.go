@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/linux/tickle/tickletest"
 	"github.com/holdfast/holdfast/internal/problem"
 )
@@ -29,7 +30,7 @@ type tickling struct {
 }
 
 func inTickling(t *testing.T, test func(t *testing.T, k *tickling)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		k := &tickling{host: tickletest.New(one.Local.Addr(), three.Local.Addr()), board: &problem.Board{}, permitted: true, start: time.Now()}
 		k.Tickler = NewTickler(TicklerOptions{
 			Sender: k.host, Board: k.board, Permit: func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.permitted },

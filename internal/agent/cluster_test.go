@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/dns"
 	"github.com/holdfast/holdfast/internal/linux/link"
@@ -115,7 +116,7 @@ func inCluster(t *testing.T, test func(t *testing.T, c *testCluster)) {
 
 // inClusterOf is inCluster with another configuration, under which the nodes have so many of the pool's addresses at first.
 func inClusterOf(t *testing.T, yaml string, spread []int, test func(t *testing.T, c *testCluster)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		config, err := cluster.Parse("test", []byte(yaml))
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 )
 
@@ -173,7 +174,7 @@ func TestTheGatewayOfTwoIsSilent(t *testing.T) {
 
 // The node is told when every gateway has answered, on whichever interface, and not before; what fails is opened again.
 func TestEveryGatewayIsAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		config, err := cluster.Parse("test", []byte(strings.Replace(twoAlone(), "groupnets:", `groupnets:
   - name: other
     subnets:

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast/holdfast/internal/bubble"
 )
 
 // hurries is a haste whose hurries are noted. A haste calls what notes them under its lock.
@@ -50,7 +52,7 @@ func newHurries() *hurries {
 
 // A hurry ends by itself some time after the last reason for it, or as soon as there is none any more, and begins again for another.
 func TestHasteEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHurries()
 		h.begin()
 		time.Sleep(hasteFor - 1)
@@ -76,7 +78,7 @@ func TestHasteEnds(t *testing.T) {
 
 // However many reasons there are, it hurries for a bounded time at once, and then for its share.
 func TestHasteIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHurries()
 		const all = 20 * time.Second
 		for began := time.Now(); time.Since(began) < all; time.Sleep(time.Millisecond) {

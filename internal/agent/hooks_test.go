@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/address"
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/linux/link"
 	"github.com/holdfast/holdfast/internal/steering"
@@ -139,7 +140,7 @@ func TestHooksOfAPlannedMoveAreNotPreparedTwice(t *testing.T) {
 // A hook that hangs for one address keeps nothing else waiting: what comes by failover meanwhile, and has no hook to wait for, is
 // taken at once, and the address that leaves stays until its hooks have ended.
 func TestAHungHookKeepsOnlyItsOwnAddress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		a, kernel, hang := hungApplier()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/tenure"
 )
 
@@ -13,7 +14,7 @@ import (
 // incarnation must not begin before it is done: under its right the addresses would be kept that the record has given to another node by
 // then (found by the simulator, seeds 100982, 102045 and 103456: "both hold").
 func TestNoOtherIncarnationBeforeTheSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		keeper := newTenancy(1, 5, tenure.Timing{Interval: 100 * time.Millisecond, Multiplier: 3}, time.Now)
 		keeper.changed, keeper.found = func() {}, func(tenure.Finding) {}
 		kernel, took := make(chan bool), 0

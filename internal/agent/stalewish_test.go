@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/address"
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/linux/link/linktest"
 	"github.com/holdfast/holdfast/internal/linux/neigh/neightest"
@@ -53,7 +54,7 @@ func hungApplier() (*applier, *linktest.Fake, hangingNode) {
 // A wish that waits behind a hook while the node lapses and registers anew belongs to the life that is over: nothing of it is
 // put on an interface.
 func TestAWishOfAnEarlierLifeIsNotCarriedOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, kernel, hang := hungApplier()
 		addr := netip.MustParseAddr("10.0.0.100")
 		w := wish{
@@ -83,7 +84,7 @@ func TestAWishOfAnEarlierLifeIsNotCarriedOut(t *testing.T) {
 // A wish is begun without the right to hold, which comes back before it ends: nobody silences the node any more, and the loop wants nothing
 // new. The applier has to carry it out once more by itself (found by the simulator, seed 1127).
 func TestTheRightComesBackWhileAWishIsCarriedOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, _, _ := hungApplier()
 		asked := 0
 		a.mayHold = func() bool { asked++; return asked > 1 }
@@ -111,7 +112,7 @@ func TestTheRightComesBackWhileAWishIsCarriedOut(t *testing.T) {
 // An agent that is late for its own deadline by a moment is silenced by the guard, and has its right back with the next acknowledgement,
 // without having lapsed: it must not wait for long before it puts back what the guard took off (found by the simulator, seed 21970).
 func TestWhatWasRefusedForAMomentIsSoonBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		kernel, announcer := linktest.New(linktest.Ethernet(2, "eth0")), neightest.New()
 		announcer.SetInterface("eth0", linktest.Ethernet(2, "eth0").MAC)
 		var permitted atomic.Bool

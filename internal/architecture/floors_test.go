@@ -2,6 +2,7 @@ package architecture
 
 import (
 	"fmt"
+	"go/ast"
 	"maps"
 	"slices"
 	"strings"
@@ -96,6 +97,9 @@ var floors = []struct {
 	{"internal/problem", nil},
 	{"internal/cluster/clustertest", []string{"internal/cluster"}},
 	{"internal/cluster", nil},
+
+	// Tests in virtual time are run by this one.
+	{"internal/bubble", nil},
 
 	// Rules and examples as tests; they have no code of their own.
 	{"internal/architecture", nil},
@@ -194,6 +198,25 @@ func keepFences(sources []source) []string {
 	return findings
 }
 
+// keepBubbles finds tests in virtual time that would bring the race detector down.
+func keepBubbles(sources []source) []string {
+	var findings []string
+	for _, s := range sources {
+		if s.folder() == "internal/bubble" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if selector, ok := n.(*ast.SelectorExpr); ok && selector.Sel.Name == "Test" {
+				if name, ok := selector.X.(*ast.Ident); ok && s.importedAs(name.Name) == "testing/synctest" {
+					findings = append(findings, s.at(n)+": use internal/bubble, which says why")
+				}
+			}
+			return true
+		})
+	}
+	return findings
+}
+
 // isLibrary tells a library from the standard library: its first element has a dot.
 func isLibrary(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
@@ -204,8 +227,9 @@ func within(folder, parent string) bool {
 	return folder == parent || strings.HasPrefix(folder, parent+"/")
 }
 
-func TestFloors(t *testing.T) { hold(t, keepFloors) }
-func TestFences(t *testing.T) { hold(t, keepFences) }
+func TestFloors(t *testing.T)  { hold(t, keepFloors) }
+func TestFences(t *testing.T)  { hold(t, keepFences) }
+func TestBubbles(t *testing.T) { hold(t, keepBubbles) }
 
 // TestFloorsPointDown: the table itself allows only arrows that point down, so that no cycle of rooms can be written into it.
 func TestFloorsPointDown(t *testing.T) {

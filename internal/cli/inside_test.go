@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1/holdfastv1connect"
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/identity"
 )
@@ -346,7 +346,7 @@ func TestProgress(t *testing.T) {
 		{true, 2500 * time.Millisecond, "\r\x1b[Kdraining ... 1s\r\x1b[Kdraining ... 2s\r\x1b[K"},
 		{false, 2500 * time.Millisecond, ""},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			var out strings.Builder
 			s := &session{Deps: Deps{Err: &out, ErrTerminal: c.terminal, Now: time.Now}}
 			done := s.progress("draining")

@@ -5,10 +5,11 @@ import (
 	"io"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/bubble"
 )
 
 // TestLongestConnection: a client that never stops asking is sent away in the end, between two queries, so that those who wait
@@ -27,7 +28,7 @@ func TestLongestConnection(t *testing.T) {
 		{"a query every 700 ms while connections are short", 700 * time.Millisecond, 600, 12 * time.Second, 10, 1},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newTestStreams(t, TCPLimits{})
 				s.open = c.taken
 				began := time.Now()

@@ -7,10 +7,11 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/bubble"
 )
 
 func newTestStreams(t *testing.T, limits TCPLimits) *streams {
@@ -67,7 +68,7 @@ func readFramed(t *testing.T, c io.Reader) dnsmessage.Message {
 
 // TestPipelining: queries sent ahead are answered in their order on one connection (RFC 7766 section 6.2.1.1).
 func TestPipelining(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newTestStreams(t, TCPLimits{})
 		c, ended := connect(s)
 		const count = 20
@@ -118,7 +119,7 @@ func TestStreamEnds(t *testing.T) {
 		{"a query, and then nothing", func(c net.Conn) { write(query)(c); readFramed(t, c) }, 10 * time.Second, 0},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newTestStreams(t, TCPLimits{})
 				s.open = c.taken
 				began := time.Now()
@@ -167,7 +168,7 @@ func TestStreamLimits(t *testing.T) {
 // TestSilentStreamsMakeRoom: where all places are taken, the connection that has been silent for longest gives its place to a new one;
 // one that was just answered, or has just come, keeps it; and what has made room is counted once.
 func TestSilentStreamsMakeRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newTestStreams(t, TCPLimits{Connections: 3, Settled: time.Second})
 		crowd := netip.MustParseAddr("192.0.2.99")
 		var conns [5]net.Conn

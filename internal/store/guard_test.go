@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/store"
 	"github.com/holdfast/holdfast/internal/store/storetest"
@@ -38,7 +39,7 @@ func TestFound(t *testing.T) {
 }
 
 func TestGuardRefusesAnEmptyStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		fake := storetest.New(nil)
 		inner, board := fake.Connect(), new(problem.Board)
 		id, err := store.Found(t.Context(), inner, "prod")

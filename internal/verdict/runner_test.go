@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/verdict/probe"
@@ -133,7 +134,7 @@ func wantProblems(t *testing.T, board *problem.Board, when string, want ...strin
 }
 
 func TestNothingIsReadyBeforeTheFirstFullRound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServices()
 		s.set("slow", false, 400*time.Millisecond)
 		r := running(t, Options{Probe: s.probe})
@@ -164,7 +165,7 @@ func TestNothingIsReadyBeforeTheFirstFullRound(t *testing.T) {
 }
 
 func TestNoTargetsAreReadyOnceSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := running(t, Options{})
 		r.Set(nil)
 		if !r.Ready() || len(r.Status()) != 0 {
@@ -174,7 +175,7 @@ func TestNoTargetsAreReadyOnceSet(t *testing.T) {
 }
 
 func TestDownUpAndWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, board := newServices(), &problem.Board{}
 		r := running(t, Options{Probe: s.probe, Board: board})
 		r.Set([]Target{target("nfs"), target("smb")})
@@ -205,7 +206,7 @@ func TestDownUpAndWhy(t *testing.T) {
 }
 
 func TestTimeoutIsBad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServices()
 		s.set("nfs", false, time.Hour)
 		r := running(t, Options{Probe: s.probe})
@@ -217,7 +218,7 @@ func TestTimeoutIsBad(t *testing.T) {
 
 // TestHungProbeIsStale has a probe that does not even obey its context, as a process in uninterruptible sleep.
 func TestHungProbeIsStale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, board := newServices(), &problem.Board{}
 		r := running(t, Options{Probe: s.probe, Board: board})
 		r.Set([]Target{target("nfs")})
@@ -236,7 +237,7 @@ func TestHungProbeIsStale(t *testing.T) {
 }
 
 func TestFlappingIsAProblem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, board := newServices(), &problem.Board{}
 		r := running(t, Options{Probe: s.probe, Board: board})
 		r.Set([]Target{target("nfs")})
@@ -252,7 +253,7 @@ func TestFlappingIsAProblem(t *testing.T) {
 
 // TestIntervalsJitterAndNeverOverlap looks at when tries began.
 func TestIntervalsJitterAndNeverOverlap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServices()
 		s.set("b", false, 300*time.Millisecond)
 		r := running(t, Options{Probe: s.probe})
@@ -288,7 +289,7 @@ func TestIntervalsJitterAndNeverOverlap(t *testing.T) {
 }
 
 func TestSetKeepsWhatStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, board := newServices(), &problem.Board{}
 		r := running(t, Options{Probe: s.probe, Board: board})
 		s.set("gone", true, 0)
@@ -318,7 +319,7 @@ func TestSetKeepsWhatStays(t *testing.T) {
 
 // TestLateResultOfAReplacedTarget has a try that is still on its way when its target changes.
 func TestLateResultOfAReplacedTarget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServices()
 		s.set("nfs", false, -10*time.Second)
 		r := running(t, Options{Probe: s.probe})
@@ -345,7 +346,7 @@ func TestLateResultOfAReplacedTarget(t *testing.T) {
 
 // TestTryThatIsCalledOffIsNoResult ends a Runner in the middle of the first try.
 func TestTryThatIsCalledOffIsNoResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServices()
 		s.set("nfs", false, 400*time.Millisecond)
 		r := NewRunner(Options{Probe: s.probe})
@@ -384,7 +385,7 @@ func TestRunnerOnTheLoopback(t *testing.T) {
 }
 
 func TestTargetsThatCannotBeChecked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, board := newServices(), &problem.Board{}
 		r := running(t, Options{Probe: s.probe, Board: board})
 		kindless, timeless := target("kindless"), target("timeless")
@@ -407,7 +408,7 @@ func TestTargetsThatCannotBeChecked(t *testing.T) {
 }
 
 func TestAtMostMaxTargets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, board := newServices(), &problem.Board{}
 		registry := prometheus.NewRegistry()
 		r := running(t, Options{Probe: s.probe, Board: board, Registerer: registry})
@@ -455,7 +456,7 @@ func metric(t *testing.T, registry *prometheus.Registry, name, label string) flo
 }
 
 func TestTargetsSetBeforeRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServices()
 		r := NewRunner(Options{Probe: s.probe})
 		r.Set([]Target{target("early")})
@@ -481,7 +482,7 @@ func TestTargetsSetBeforeRun(t *testing.T) {
 // TestReport6FlappingThroughTheRunner is report 6 with the shell around the machine: a service whose health toggles
 // each second for 60 s moves at most once. https://github.com/acassen/keepalived/issues/2379
 func TestReport6FlappingThroughTheRunner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServices()
 		nervous := target("nfs")
 		nervous.Check.Interval, nervous.Check.Timeout = 100*time.Millisecond, 50*time.Millisecond

@@ -2,7 +2,8 @@
 // every test that was skipped, with its reason: a skip that nobody sees is a test that nobody runs.
 //
 // It exits with 1 when a test, a package or a module failed, and when no test ran at all. It keeps the output of the
-// tests that are running, and nothing else.
+// tests that are running, and nothing else. Of a test that its process took with it when it crashed, it prints the
+// first lines, which say why.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -126,8 +128,29 @@ func (r *report) packageEnded(e event, output []string) {
 				fmt.Fprint(r.out, line)
 			}
 		}
+		r.cutShort(e.Package)
 		fmt.Fprintf(r.out, "FAIL  %-60s %7.1f s\n", e.Package, e.Elapsed)
 		r.faults = append(r.faults, e.Package)
+	}
+}
+
+// crashLines is how much is printed of a test that was running when its process ended; the rest are other goroutines.
+const crashLines = 60
+
+// cutShort tells of the tests that had not ended when their package did.
+func (r *report) cutShort(of string) {
+	for _, key := range slices.Sorted(maps.Keys(r.output)) {
+		where, test, _ := strings.Cut(key, " ")
+		if where != of || test == "" {
+			continue
+		}
+		name, lines := shortPackage(of)+"."+test, r.output[key]
+		fmt.Fprintf(r.out, "--- RUNNING when its process ended: %s\n%s", name, strings.Join(lines[:min(len(lines), crashLines)], ""))
+		if more := len(lines) - crashLines; more > 0 {
+			fmt.Fprintf(r.out, "    (%d more lines)\n", more)
+		}
+		r.faults = append(r.faults, name+" (cut short)")
+		delete(r.output, key)
 	}
 }
 

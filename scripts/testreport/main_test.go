@@ -77,6 +77,33 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestACrash: a process that ends in the middle of a test says why in that test's output, and no event says that the test ended.
+func TestACrash(t *testing.T) {
+	in := `{"Action":"output","Package":"a","Test":"TestOne","Output":"=== RUN   TestOne\n"}
+{"Action":"output","Package":"a","Test":"TestOne","Output":"SIGSEGV: segmentation violation\n"}
+` + strings.Repeat(`{"Action":"output","Package":"a","Test":"TestOne","Output":"a goroutine\n"}`+"\n", crashLines) + `{"Action":"output","Package":"a","Output":"FAIL\ta\t0.5s\n"}
+{"Action":"fail","Package":"a","Elapsed":0.5}
+`
+	want := `--- RUNNING when its process ended: a.TestOne
+SIGSEGV: segmentation violation
+` + strings.Repeat("a goroutine\n", crashLines-1) + `    (1 more lines)
+FAIL  a                                                                0.5 s
+
+Failed:
+  a.TestOne (cut short)
+  a
+
+0 tests passed, 2 failed, 0 were skipped
+`
+	got, failed := play(t, in)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the report differs (-want +got):\n%s", diff)
+	}
+	if !failed {
+		t.Error("a crash does not fail the run")
+	}
+}
+
 func play(t *testing.T, in string) (out string, failed bool) {
 	t.Helper()
 	var text strings.Builder

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/holdfast/holdfast/internal/bubble"
 )
 
 // empty is a channel on which nothing comes and everything goes.
@@ -48,7 +50,7 @@ func TestChannelsCountUntilTheClientClosesThem(t *testing.T) {
 		"session":      func(c *connection, n ssh.NewChannel) { c.session(n) },
 		"direct-tcpip": func(c *connection, n ssh.NewChannel) { c.through(n, "local-forward") },
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			c, _ := lone(t)
 			c.reach = func() (ssh.Conn, error) { return brief{}, nil }
 			n := offered{kind: kind, requests: make(chan *ssh.Request)}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/problem"
 	"github.com/holdfast/holdfast/internal/store"
 )
@@ -91,7 +91,7 @@ func TestLeaseFollowsTheGivenClock(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		fake := New(nil)
 		mine, other := fake.Connect(), fake.Connect()
@@ -162,7 +162,7 @@ func TestLeasesOutliveALostQuorum(t *testing.T) {
 }
 
 func TestWatchResyncs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		fake := New(nil)
 		s := fake.Connect()
 		for _, key := range []string{"a", "b"} {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast/holdfast/internal/bubble"
 )
 
 // replier is a DNS server over pipes: what it says by UDP and by TCP, and what it was asked. A nil reply is silence.
@@ -102,7 +104,7 @@ func TestAsk(t *testing.T) {
 		{why: "silence over TCP", server: replier{udp: cut, tcp: silent}, asked: "udp tcp", fault: "over TCP because the reply is long: no answer within the timeout"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				r, err := askReplier(t, &c.server, Question{Name: "a", Type: dnsmessage.TypeNS, Recurse: c.recurse})
 				synctest.Wait()
 				if got := strings.Join(c.server.asked, " "); got != c.asked {

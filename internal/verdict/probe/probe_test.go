@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/verdict/oncrpc"
 )
@@ -254,7 +254,7 @@ func TestDNS(t *testing.T) {
 
 // TestDNSLostDatagram loses the first query: the probe asks again at half of its time.
 func TestDNSLostDatagram(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		lossy := func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go func() {
@@ -379,7 +379,7 @@ func TestTimeouts(t *testing.T) {
 				continue // opening the connection is all that it asks for
 			}
 			t.Run(string(kind)+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					began := time.Now()
 					good, said := outcome(t, cluster.Check{Kind: kind, Query: "a."}, netip.Addr{}, dial, timeout)
 					if good || !strings.Contains(said, "no answer within the timeout") {
@@ -397,7 +397,7 @@ func TestTimeouts(t *testing.T) {
 // TestCalledOff is a try that the Runner ends for its own reasons: it says nothing about the service.
 func TestCalledOff(t *testing.T) {
 	for _, kind := range []cluster.CheckKind{cluster.CheckTCP, cluster.CheckHTTP, cluster.CheckDNS, cluster.CheckRPC} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			p, err := New(cluster.Check{Kind: kind, Query: "a."}, netip.Addr{}, unreachable)
 			if err != nil {
 				t.Fatal(err)

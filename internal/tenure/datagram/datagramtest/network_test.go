@@ -7,12 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/bubble"
 	"github.com/holdfast/holdfast/internal/tenure/datagram"
 )
 
 func TestContract(t *testing.T) {
 	Contract(t, func(t *testing.T, run func(t *testing.T, open func(lnn int) Node)) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := NewNetwork(1)
 			run(t, func(lnn int) Node {
 				return Node{Carrier: n.Join(lnn, time.Now), Addresses: []netip.AddrPort{Address(lnn, 0), Address(lnn, 1)}, Now: time.Now}
@@ -35,7 +36,7 @@ func numbers(heard []Heard) (n []uint64) {
 }
 
 func TestCutAndHealAreOneWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := NewNetwork(1)
 		nodes := cast(t, join(n), 2)
 		a, b := nodes[0], nodes[1]
@@ -54,7 +55,7 @@ func TestCutAndHealAreOneWay(t *testing.T) {
 
 // A message that takes time arrives exactly then, also at a node that is frozen meanwhile.
 func TestDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := NewNetwork(1)
 		nodes := cast(t, join(n), 2)
 		a, b := nodes[0], nodes[1]
@@ -71,7 +72,7 @@ func TestDelay(t *testing.T) {
 
 func TestSeedDecidesWhatIsDropped(t *testing.T) {
 	play := func(seed uint64) (came []uint64) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := NewNetwork(seed)
 			nodes := cast(t, join(n), 3)
 			n.Drop(func(p Packet) bool { return p.Random.IntN(2) == 0 })
@@ -96,7 +97,7 @@ func TestSeedDecidesWhatIsDropped(t *testing.T) {
 
 // What a node sent in an earlier life is not heard after what it sends in the present one.
 func TestEarlierLives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := NewNetwork(1)
 		nodes := cast(t, join(n), 2)
 		a, b := nodes[0], nodes[1]
