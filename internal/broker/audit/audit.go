@@ -47,10 +47,23 @@ type Record struct {
 	Outcome    string    `json:"outcome,omitempty"`    // why it was refused or how it ended
 	BytesIn    int64     `json:"bytes_in,omitempty"`   // from the client to the target
 	BytesOut   int64     `json:"bytes_out,omitempty"`  // from the target to the client
-	Channels   []string  `json:"channels,omitempty"`   // what was done: shell, exec, sftp, jump, local-forward host:port
+	Channels   []string  `json:"channels,omitempty"`   // what was done: shell, exec, sftp, jump, tunnel and local-forward with host:port
 	Requests   []string  `json:"refused,omitempty"`    // what was asked for and refused
 	Recordings []string  `json:"recordings,omitempty"` // files, from the directory of recordings
-	Unrecorded bool      `json:"unrecorded,omitempty"` // something was done that cannot be recorded (jump, forwarding), or is not (the rest of a long output)
+	Unrecorded bool      `json:"unrecorded,omitempty"` // something was done that cannot be recorded (jump, tunnel, forwarding), or is not (the rest of a long output)
+	// Connections are those of a jump or a tunnel, in the order of their ends, and MoreConnections how many there were beside them.
+	Connections     []Connection `json:"connections,omitempty"`
+	MoreConnections int          `json:"more_connections,omitempty"`
+}
+
+// Connection is one that passed the gateway unread.
+type Connection struct {
+	What     string  `json:"what"` // jump or tunnel, with host:port
+	At       float64 `json:"at"`   // seconds since the session began
+	Seconds  float64 `json:"seconds"`
+	BytesIn  int64   `json:"bytes_in"`
+	BytesOut int64   `json:"bytes_out"`
+	Outcome  string  `json:"outcome"`
 }
 
 // MaxText bounds each text of a record, in bytes.

@@ -77,12 +77,12 @@ drain timeout.`,
 
 // tokenOptions are the flags of `holdfast gateway token`.
 type tokenOptions struct {
-	key, gateway, who, host, account string
-	clientKey                        string
-	port                             uint16
-	allow                            []string
-	agent                            bool
-	validity, limit                  time.Duration
+	key, gateway, who, protocol, host, account string
+	clientKey                                  string
+	port                                       uint16
+	allow                                      []string
+	agent                                      bool
+	validity, limit                            time.Duration
 }
 
 // tokenCommand makes a token by hand.
@@ -93,9 +93,13 @@ func tokenCommand() *cobra.Command {
 		Short: "Make a session token by hand",
 		Long: `Make a session token by hand, with a broker's private key, to try a gateway or to get in while no broker is up. It is written to
 standard output and is good for one session. Whoever holds the key can make any token, so keep it where only the broker reads it.`,
-		Example: "  ssh -p 2222 $(holdfast gateway token --key broker --gateway gw1 --who alice --host db1 --account postgres)@gateway",
-		Args:    cobra.NoArgs,
+		Example: `  ssh -p 2222 $(holdfast gateway token --key broker --gateway gw1 --who alice --host db1 --account postgres)@gateway
+  ssh -N -L 5432:db1:5432 -p 2222 $(holdfast gateway token --key broker --gateway gw1 --who alice --protocol tcp --host db1 --port 5432)@gateway`,
+		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := o.settle(command.Flags().Changed); err != nil {
+				return err
+			}
 			text, err := o.sign(time.Now())
 			if err == nil {
 				_, err = fmt.Fprintln(command.OutOrStdout(), text)
@@ -107,18 +111,42 @@ standard output and is good for one session. Whoever holds the key can make any 
 	flags.StringVar(&o.key, "key", "", "the broker's private key, as ssh-keygen -t ed25519 makes it")
 	flags.StringVar(&o.gateway, "gateway", "", "name of the gateway that may accept it")
 	flags.StringVar(&o.who, "who", "", "who asks for it, for the audit log")
+	flags.StringVar(&o.protocol, "protocol", "ssh", "ssh, or tcp for a tunnel to the target's port, whatever is spoken there")
 	flags.StringVar(&o.host, "host", "", "the target, by name or address")
-	flags.Uint16Var(&o.port, "port", 22, "the target's port")
-	flags.StringVar(&o.account, "account", "", "the account on the target")
+	flags.Uint16Var(&o.port, "port", 22, "the target's port; tcp has no default")
+	flags.StringVar(&o.account, "account", "", "the account on the target; of ssh only")
 	flags.StringSliceVar(&o.allow, "allow", []string{"shell", "exec", "sftp"}, "what may be done: "+strings.Join(token.AllChannels.Names(), ", "))
 	flags.BoolVar(&o.agent, "agent", false, "log in at the target with the user's forwarded agent, not with a certificate")
 	flags.StringVar(&o.clientKey, "client-key", "", "file with a public key that the user has to prove; without it whoever sees the token may use it first")
 	flags.DurationVar(&o.validity, "validity", 2*time.Minute, "how long it may wait for its session")
 	flags.DurationVar(&o.limit, "session-limit", 0, "how long the session may last; 0 leaves it to the gateway")
-	for _, name := range []string{"key", "gateway", "who", "host", "account"} {
+	for _, name := range []string{"key", "gateway", "who", "host"} {
 		_ = command.MarkFlagRequired(name)
 	}
 	return command
+}
+
+// settle makes of the protocol what the token has to say, and refuses what does not belong to it. Given tells whether a flag was on the command line.
+func (o *tokenOptions) settle(given func(flag string) bool) error {
+	switch o.protocol {
+	case "ssh":
+		if !given("account") {
+			return misused("--account is missing: the account on the target")
+		}
+	case "tcp":
+		for _, flag := range []string{"account", "allow", "agent"} {
+			if given(flag) {
+				return misused("--" + flag + " is of --protocol ssh: a tunnel is passed on unread, so that the gateway neither logs in at the target nor knows what is done there")
+			}
+		}
+		if !given("port") {
+			return misused("--port is missing: the port of the target's service, as 5432")
+		}
+		o.allow = token.Tunnel.Names()
+	default:
+		return misused(fmt.Sprintf("--protocol %q: write ssh or tcp", o.protocol))
+	}
+	return nil
 }
 
 func (o tokenOptions) sign(now time.Time) (string, error) {

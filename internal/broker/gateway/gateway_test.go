@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,6 +194,37 @@ func TestToken(t *testing.T) {
 	}
 	if _, err := command(t, append(args, "--allow", "telnet")...); err == nil || !strings.Contains(err.Error(), "write shell, exec") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestTokenForATunnel: of --protocol tcp only what a tunnel has.
+func TestTokenForATunnel(t *testing.T) {
+	dir := folder(t)
+	args := []string{"token", "--key", filepath.Join(dir, "broker"), "--gateway", "gw1", "--who", "alice", "--host", "DB1"}
+	with := func(more ...string) []string { return slices.Concat(args, more) }
+	text, err := command(t, with("--protocol", "tcp", "--port", "5432")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := openBrokers(filepath.Join(dir, "brokers"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := token.Parse(strings.TrimSpace(text), known.known()); err != nil || g.Target.String() != "db1:5432" || g.May != token.Tunnel || g.Account != "" {
+		t.Errorf("%+v, %v", g, err)
+	}
+	for want, more := range map[string][]string{
+		"--account is missing":                         args,
+		"--port is missing":                            with("--protocol", "tcp"),
+		"--account is of --protocol ssh":               with("--protocol", "tcp", "--port", "5432", "--account", "postgres"),
+		"--allow is of --protocol ssh":                 with("--protocol", "tcp", "--port", "5432", "--allow", "shell"),
+		"--agent is of --protocol ssh":                 with("--protocol", "tcp", "--port", "5432", "--agent"),
+		`--protocol "udp": write ssh or tcp`:           with("--protocol", "udp"),
+		"a tunnel, and something beside it: of a tunn": with("--account", "postgres", "--allow", "tunnel"),
+	} {
+		if _, err := command(t, more...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", more[9:], err, want)
+		}
 	}
 }
 

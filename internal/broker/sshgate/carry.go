@@ -1,11 +1,8 @@
 package sshgate
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,21 +51,30 @@ func (c *connection) copy(to io.Writer, from io.Reader, count *atomic.Int64, loo
 	}
 }
 
-// pipe carries both directions between a client's end and the target's until both are over, or one fails.
-func (c *connection) pipe(client, target end) {
+// pipe carries both directions between a client's end and the target's until both are over, or one fails. A direction that is over is closed onward
+// by itself: what has half closed its connection still gets its answer. It returns what failed first, and hands what it carries to look.
+func (c *connection) pipe(client, target end, lookIn, lookOut func([]byte) error) error {
 	var both sync.WaitGroup
-	one := func(to, from end, count *atomic.Int64) {
-		if c.copy(to, from, count, nil) == nil && to.CloseWrite() == nil {
+	var once sync.Once
+	var failure error
+	one := func(to, from end, count *atomic.Int64, look func([]byte) error) {
+		err := c.copy(to, from, count, look)
+		if err == nil {
+			err = to.CloseWrite()
+		}
+		if err == nil {
 			return
 		}
+		once.Do(func() { failure = err })
 		_ = client.Close() // the other direction ends with it
 		_ = target.Close()
 	}
-	both.Go(func() { one(target, client, &c.in) })
-	both.Go(func() { one(client, target, &c.out) })
+	both.Go(func() { one(target, client, &c.in, lookIn) })
+	both.Go(func() { one(client, target, &c.out, lookOut) })
 	both.Wait()
 	_ = client.Close()
 	_ = target.Close()
+	return failure
 }
 
 // side is one side's channel, with what it asks for in it.
@@ -123,7 +129,7 @@ func (c *connection) pass(n ssh.NewChannel, onward ssh.Conn, what string) (offer
 // join carries between two channels, with the requests of both refused.
 func (c *connection) join(client, target side) {
 	byClient, byTarget := c.hear(client.requests, target), c.hear(target.requests, client)
-	c.pipe(client, target)
+	_ = c.pipe(client, target, nil, nil) // how a forwarded port ends is between the two
 	<-byClient
 	<-byTarget
 }
@@ -148,38 +154,6 @@ func rejection(err error) (ssh.RejectionReason, string) {
 	}
 	return ssh.ConnectionFailed, "holdfast: the connection to the target is lost"
 }
-
-// jump connects to the target's own sshd, which then sees the client itself (ssh -J). What goes by is encrypted between those two.
-func (c *connection) jump(n ssh.NewChannel, what string) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.gate.options.Limits.Dial)
-	defer cancel()
-	conn, err := c.gate.options.Dial(ctx, "tcp", c.grant.Target.String())
-	if err != nil {
-		c.gate.counts.targetsFailed.WithLabelValues("reach").Inc()
-		c.answer(n.Reject(ssh.ConnectionFailed, fmt.Sprintf("holdfast: the target %s cannot be reached from the gateway %s: %v", c.grant.Target, c.gate.options.Name, err)))
-		return
-	}
-	there, ok := conn.(end)
-	if !ok {
-		there = whole{conn}
-	}
-	here, requests, err := n.Accept()
-	if err != nil {
-		_ = conn.Close()
-		return
-	}
-	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-	defer stop()
-	c.noteUnrecorded(what)
-	byClient := c.hear(requests, there)
-	c.pipe(here, there)
-	<-byClient
-}
-
-// whole is a connection that can only be closed in both directions.
-type whole struct{ net.Conn }
-
-func (w whole) CloseWrite() error { return w.Close() }
 
 // fromTarget takes a channel that the target wants to open to the client: for ssh -R, -A and -X.
 func (c *connection) fromTarget(n ssh.NewChannel) {

@@ -49,6 +49,8 @@ type connection struct {
 	refused    []string
 	recordings []string
 	unrecorded bool
+	links      []audit.Connection // past the gateway's eyes: jumps and tunnels
+	moreLinks  int
 }
 
 // maxNoted bounds each list of an audit record. That there was more stands at its end.
@@ -120,6 +122,7 @@ func (c *connection) record(event audit.Event) audit.Record {
 	if event == audit.Ended {
 		r.Time, r.Started, r.Seconds, r.Outcome = c.gate.now(), c.began, c.elapsed().Seconds(), c.outcome
 		r.BytesIn, r.BytesOut, r.Channels, r.Requests, r.Recordings, r.Unrecorded = c.in.Load(), c.out.Load(), c.done, c.refused, c.recordings, c.unrecorded
+		r.Connections, r.MoreConnections = c.links, c.moreLinks
 	}
 	return r
 }
@@ -271,7 +274,7 @@ func (c *connection) opened(n ssh.NewChannel) {
 		case throughTarget:
 			c.through(n, what)
 		case toTarget:
-			c.jump(n, what)
+			c.direct(n, what)
 		}
 	})
 }

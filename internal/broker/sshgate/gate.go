@@ -136,7 +136,7 @@ type Gate struct {
 func New(options Options) (*Gate, error) {
 	options.Limits = options.Limits.withDefaults()
 	if options.May == 0 {
-		options.May = token.AllChannels
+		options.May = token.Everything
 	}
 	if options.Environment == nil {
 		options.Environment = []string{"LANG", "LC_*", "TERM", "COLORTERM"}

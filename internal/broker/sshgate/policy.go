@@ -200,26 +200,30 @@ const (
 	nowhere       route = iota
 	toSession           // a session on the target
 	throughTarget       // the target connects further
-	toTarget            // to the target's sshd, past the gateway's eyes
+	toTarget            // to the target itself, past the gateway's eyes: to its sshd, or to the service of a tunnel
 )
 
 // channel judges what the client wants to open.
 func (r rules) channel(kind string, extra []byte, target token.Target) (where route, what, reason string) {
-	switch kind {
-	case "session":
+	switch {
+	case r.may.Has(token.Tunnel) && kind != "direct-tcpip":
+		return nowhere, "", fmt.Sprintf("this token is for a tunnel to %s, which is no SSH session: connect with ssh -N -L PORT:%s, or with ssh -W %s", target, target, target)
+	case kind == "session":
 		return toSession, "session", ""
-	case "direct-tcpip":
+	case kind == "direct-tcpip":
 		var to directRequest
 		if ssh.Unmarshal(extra, &to) != nil {
 			return nowhere, "", "the request is malformed"
 		}
 		place := fmt.Sprintf("%.255s:%d", printable(to.Host), to.Port)
 		switch {
+		case r.may.Has(token.Tunnel) && target.Is(to.Host, to.Port):
+			return toTarget, "tunnel " + place, ""
 		case r.may.Has(token.Jump) && target.Is(to.Host, to.Port):
 			return toTarget, "jump " + place, ""
 		case r.may.Has(token.LocalForward):
 			return throughTarget, "local-forward " + place, ""
-		case r.may.Has(token.Jump):
+		case r.may.Has(token.Jump) || r.may.Has(token.Tunnel):
 			return nowhere, "", fmt.Sprintf("this token leads to %s and nowhere else", target)
 		case target.Is(to.Host, to.Port):
 			return nowhere, "", "connecting past the gateway (ssh -J) is not allowed; connect to the gateway itself"

@@ -94,6 +94,13 @@ func TestChannels(t *testing.T) {
 		{token.LocalForward, "direct-tcpip", direct("web", 80), throughTarget},
 		{token.LocalForward | token.Jump, "direct-tcpip", direct("DB1", 22), toTarget},
 		{token.LocalForward | token.Jump, "direct-tcpip", direct("web", 80), throughTarget},
+		{token.Tunnel, "direct-tcpip", direct("db1", 22), toTarget},
+		{token.Tunnel, "direct-tcpip", direct("DB1.", 22), toTarget},
+		{token.Tunnel, "direct-tcpip", direct("db1", 23), nowhere},
+		{token.Tunnel, "direct-tcpip", direct("db2", 22), nowhere},
+		{token.Tunnel, "direct-tcpip", []byte{1}, nowhere},
+		{token.Tunnel, "session", nil, nowhere},
+		{token.Tunnel, "direct-streamlocal@openssh.com", nil, nowhere},
 		{token.AllChannels, "direct-tcpip", []byte{1}, nowhere},
 		{token.Shell, "direct-tcpip", direct("db1", 22), nowhere},
 		{token.AllChannels, "direct-streamlocal@openssh.com", nil, nowhere},
@@ -108,7 +115,7 @@ func TestChannels(t *testing.T) {
 
 // TestCertificateExtensions: the target's own sshd refuses what the token does not allow.
 func TestCertificateExtensions(t *testing.T) {
-	for may, want := range map[token.Channels]int{token.SFTP: 0, token.Shell: 1, token.LocalForward: 1, token.AllChannels: 4} {
+	for may, want := range map[token.Channels]int{token.SFTP: 0, token.Shell: 1, token.LocalForward: 1, token.AllChannels: 4, token.Tunnel: 0} {
 		if got := (rules{may: may}).certificate(); len(got) != want {
 			t.Errorf("%v: %v", may, got)
 		}
@@ -184,7 +191,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("exec", text("scp -t a"), uint16(token.SCP))
 	f.Add("env", ssh.Marshal(environmentRequest{"LANG", "C"}), uint16(token.Shell))
 	f.Fuzz(func(t *testing.T, kind string, payload []byte, may uint16) {
-		r := rules{may: token.Channels(may) & token.AllChannels, environment: []string{"LC_*"}}
+		r := rules{may: token.Channels(may) & token.Everything, environment: []string{"LC_*"}}
 		if v := r.request(kind, payload, false); v.starts != "" && r.may&(token.Shell|token.Exec|token.SCP|token.SFTP) == 0 {
 			t.Errorf("%v starts %s", r.may, v.starts)
 		}

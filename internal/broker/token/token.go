@@ -53,11 +53,15 @@ const (
 	AgentForward                       // the client's agent is there on the target (ssh -A)
 	X11                                // windows of the target on the client (ssh -X)
 	Jump                               // a connection to the target's own sshd that the gateway cannot look into (ssh -J)
+	Tunnel                             // connections to a target of any TCP protocol, and nothing else; it stands alone
 
+	// AllChannels is everything that a session with a target's sshd may do.
 	AllChannels = Shell | Exec | SCP | SFTP | LocalForward | RemoteForward | AgentForward | X11 | Jump
+	// Everything is that and tunnels. No one token allows it: a gateway does.
+	Everything = AllChannels | Tunnel
 )
 
-var channelNames = []string{"shell", "exec", "scp", "sftp", "local-forward", "remote-forward", "agent-forward", "x11", "jump"}
+var channelNames = []string{"shell", "exec", "scp", "sftp", "local-forward", "remote-forward", "agent-forward", "x11", "jump", "tunnel"}
 
 // Has tells whether everything in want is in the set.
 func (c Channels) Has(want Channels) bool { return c&want == want }
@@ -135,7 +139,7 @@ type Grant struct {
 	Gateway string // the one gateway that may accept it: with it, one-time use needs no talk between gateways
 	Who     string // the requester, as the broker knows him
 	Target  Target
-	Account string // on the target
+	Account string // on the target; of a tunnel none
 	May     Channels
 	Proof   Proof
 	// Issued and Expires bound when a connection may begin with it, by the second. A session that has begun is not ended by them.
@@ -166,7 +170,7 @@ func (g Grant) check() error {
 		empty       bool
 	}{
 		{"gateway", g.Gateway, MaxName, false}, {"requester", g.Who, MaxName, false}, {"host", g.Target.Host, MaxHost, false},
-		{"account", g.Account, MaxName, false}, {"rule", g.Rule, MaxName, true}, {"fitness", g.Fitness, MaxName, true},
+		{"account", g.Account, MaxName, g.May == Tunnel}, {"rule", g.Rule, MaxName, true}, {"fitness", g.Fitness, MaxName, true},
 	} {
 		switch {
 		case field.value == "" && !field.empty:
@@ -181,8 +185,10 @@ func (g Grant) check() error {
 	switch {
 	case g.Target.Port == 0:
 		return fmt.Errorf("the token has no port")
-	case g.May == 0 || g.May&^AllChannels != 0:
+	case g.May == 0 || g.May&^Everything != 0:
 		return fmt.Errorf("the token allows nothing, or something that this version does not know")
+	case g.May.Has(Tunnel) && (g.May != Tunnel || g.Account != "" || g.Proof != Certificate):
+		return fmt.Errorf("the token allows a tunnel, and something beside it: of a tunnel's target the gateway knows no account, and nobody logs in there for the user")
 	case g.Proof > ForwardedAgent:
 		return fmt.Errorf("the token wants a way to log in at the target that this version does not know")
 	case life <= 0 || life > MaxValidity:

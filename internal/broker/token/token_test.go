@@ -124,6 +124,9 @@ func anyGrant(t *rapid.T) Grant {
 		SessionLimit: time.Duration(rapid.IntRange(0, 1e6).Draw(t, "limit")) * time.Second,
 	}
 	copy(g.ID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+	if rapid.Bool().Draw(t, "tunnel") {
+		g.May, g.Account, g.Proof = Tunnel, "", Certificate
+	}
 	if rapid.Bool().Draw(t, "bound") {
 		copy(g.ClientKey[:], rapid.SliceOfN(rapid.ByteRange(1, 255), 32, 32).Draw(t, "key"))
 	}
@@ -187,13 +190,16 @@ func TestNotSigned(t *testing.T) {
 		"no port":        func(g *Grant) { g.Target.Port = 0 },
 		"allows nothing": func(g *Grant) { g.May = 0 },
 		"allows nothing, or something that this version does not know": func(g *Grant) { g.May = 1 << 15 },
-		"do not print":      func(g *Grant) { g.Who = "alice\nroot" },
-		"at most 128":       func(g *Grant) { g.Who = strings.Repeat("a", 129) },
-		"at most 15m0s":     func(g *Grant) { g.Expires = g.Issued.Add(16 * time.Minute) },
-		"good for 0s":       func(g *Grant) { g.Expires = g.Issued },
-		"not in lower case": func(g *Grant) { g.Target.Host = "DB1" },
-		"session limit":     func(g *Grant) { g.SessionLimit = -time.Second },
-		"a way to log in":   func(g *Grant) { g.Proof = 7 },
+		"do not print":                      func(g *Grant) { g.Who = "alice\nroot" },
+		"at most 128":                       func(g *Grant) { g.Who = strings.Repeat("a", 129) },
+		"at most 15m0s":                     func(g *Grant) { g.Expires = g.Issued.Add(16 * time.Minute) },
+		"good for 0s":                       func(g *Grant) { g.Expires = g.Issued },
+		"not in lower case":                 func(g *Grant) { g.Target.Host = "DB1" },
+		"session limit":                     func(g *Grant) { g.SessionLimit = -time.Second },
+		"a way to log in":                   func(g *Grant) { g.Proof = 7 },
+		"a tunnel, and something beside it": func(g *Grant) { g.May = Tunnel },
+		"and something beside":              func(g *Grant) { g.May, g.Account = Tunnel|Shell, "postgres" },
+		"nobody logs in there":              func(g *Grant) { g.May, g.Account, g.Proof = Tunnel, "", ForwardedAgent },
 		"at most 1024": func(g *Grant) {
 			g.Who, g.Rule, g.Fitness, g.Account, g.Target.Host, g.Gateway = long, long, long, long, long, long
 		},
@@ -301,7 +307,7 @@ func TestChannelNames(t *testing.T) {
 	if _, err := ParseChannels([]string{"telnet"}); err == nil || !strings.Contains(err.Error(), "write shell, exec") {
 		t.Errorf("got %v", err)
 	}
-	if got := AllChannels.Names(); len(got) != len(channelNames) {
+	if got := Everything.Names(); len(got) != len(channelNames) || got[len(got)-1] != "tunnel" {
 		t.Errorf("all channels are %v", got)
 	}
 }
