@@ -151,6 +151,9 @@ Sequences that would do more than draw (set the title or the clipboard, make the
 				return failed("%v", err)
 			}
 			defer reader.Close()
+			if reader.Older() {
+				fmt.Fprintln(s.Err, "holdfast: the recording is of an older format, in which only its beginning is bound to who, where and when; the rest could be another's of the same session")
+			}
 			if text {
 				err = reader.Text(s.Out)
 			} else {

@@ -1,8 +1,9 @@
 // Package audit writes down who did what through a gateway: JSON, one record on a line, appended to a file.
 //
 // The file is opened for each record, so that whatever rotates logs may rename it at any time; records of several processes do not mix,
-// and one that was cut off takes no other with it. A record that cannot be written is an error for the caller, who then lets nothing
-// begin. Log is safe for concurrent use. There is no secret in a record: no token, no key, and no command line either, since people write
+// and one that was cut off takes no other with it. The beginning and the end of a session are on the disk itself when Write returns, so that a power cut
+// takes no session with it that was let in; a refusal waits for the next of them, or for the kernel. A record that cannot be written is an error for the caller, who
+// then lets nothing begin. Log is safe for concurrent use. There is no secret in a record: no token, no key, and no command line either, since people write
 // passwords into those; commands are in the recordings, which can be encrypted.
 package audit
 
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -72,11 +74,12 @@ const MaxText = 1024
 // Log is a file of records.
 type Log struct {
 	path string
+	sync func(*os.File) error
 	lock sync.Mutex
 }
 
 // New names the file. It is made with the first record, readable by its owner.
-func New(path string) *Log { return &Log{path: path} }
+func New(path string) *Log { return &Log{path: path, sync: (*os.File).Sync} }
 
 // Write appends a record.
 func (l *Log) Write(r Record) error {
@@ -88,21 +91,44 @@ func (l *Log) Write(r Record) error {
 	if err != nil {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
-	l.lock.Lock()
-	defer l.lock.Unlock()
 	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
-	line = append(line, '\n')
-	if EndsCutOff(file) {
-		line = append([]byte{'\n'}, line...)
+	first, err := l.add(file, append(line, '\n'))
+	if err == nil && r.Event != Refused { // outside the lock, so that the disk is waited for by all at once
+		err = l.sync(file)
 	}
-	_, err = file.Write(line)
+	if err == nil && first {
+		err = l.syncFolder()
+	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("writing an audit record: %w", err)
 	}
 	return nil
+}
+
+// add appends a line, and tells whether it is the file's first.
+func (l *Log) add(file *os.File, line []byte) (first bool, err error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if EndsCutOff(file) {
+		line = append([]byte{'\n'}, line...)
+	}
+	if _, err := file.Write(line); err != nil {
+		return false, err
+	}
+	end, err := file.Seek(0, io.SeekCurrent)
+	return end == int64(len(line)), err
+}
+
+// syncFolder makes the name of a new file lasting.
+func (l *Log) syncFolder() error {
+	folder, err := os.Open(filepath.Dir(l.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.sync(folder), folder.Close())
 }
 
 // EndsCutOff tells whether the last line of a file was written only in part, as on a full disk or at a power cut: the next one must not become a part of

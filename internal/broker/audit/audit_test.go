@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +32,32 @@ func TestRecord(t *testing.T) {
 		`"started":"2026-03-01T11:59:00Z","seconds":60,"outcome":"closed by the client","bytes_in":10,"bytes_out":20,"channels":["shell"]}` + "\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestOnDisk: sessions are on the disk itself when they begin, and when they have ended; so is the name of a new file. What cannot be made lasting is an error.
+func TestOnDisk(t *testing.T) {
+	var synced []string
+	var failure error
+	log := New(filepath.Join(t.TempDir(), "audit.jsonl"))
+	log.sync = func(f *os.File) error {
+		synced = append(synced, filepath.Ext(f.Name()))
+		return failure
+	}
+	for _, c := range []struct {
+		event Event
+		fails error
+		want  []string
+	}{
+		{Started, nil, []string{".jsonl", ""}}, {Refused, nil, nil}, {Ended, nil, []string{".jsonl"}}, {Started, syscall.EIO, []string{".jsonl"}},
+	} {
+		synced, failure = nil, c.fails
+		if err := log.Write(Record{Time: noon, Event: c.event}); !errors.Is(err, c.fails) {
+			t.Errorf("%s: %v, want %v", c.event, err, c.fails)
+		}
+		if diff := cmp.Diff(c.want, synced); diff != "" {
+			t.Errorf("%s: %s", c.event, diff)
+		}
 	}
 }
 

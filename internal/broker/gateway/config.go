@@ -35,13 +35,16 @@ type fileYAML struct {
 		MinFreeMiB     uint64   `yaml:"min-free-mib"`
 		SessionMiB     uint32   `yaml:"session-mib"`
 		SyncIntervalMS uint32   `yaml:"sync-interval-ms"`
-		Input          bool     `yaml:"input"`
+		Input          input    `yaml:"input"`
 	} `yaml:"recordings"`
 	Limits struct {
 		Starting            int    `yaml:"starting"`
+		StartingDropFrom    int    `yaml:"starting-drop-from"`
+		StartingDropPercent int    `yaml:"starting-drop-percent"`
 		StartingPerAddress  int    `yaml:"starting-per-address"`
 		Sessions            int    `yaml:"sessions"`
 		Channels            int    `yaml:"channels"`
+		UnreadMiB           uint32 `yaml:"unread-mib"`
 		Tokens              int    `yaml:"tokens"`
 		HandshakeMS         uint32 `yaml:"handshake-timeout-ms"`
 		DialMS              uint32 `yaml:"dial-timeout-ms"`
@@ -50,6 +53,27 @@ type fileYAML struct {
 		IdleMinutes         uint32 `yaml:"idle-minutes"`
 		SessionTotalMinutes uint32 `yaml:"session-minutes"`
 	} `yaml:"limits"`
+}
+
+// input is whose input is recorded, as the file says it: never, no-terminal or always. It was true or false once, which are always and never.
+type input struct{ sshgate.InputPolicy }
+
+func (i *input) UnmarshalYAML(decode func(any) error) error {
+	var written any
+	if err := decode(&written); err != nil {
+		return err
+	}
+	switch written {
+	case "never", false:
+		i.InputPolicy = sshgate.InputNever
+	case "no-terminal":
+		i.InputPolicy = sshgate.InputWithoutTerminal
+	case "always", true:
+		i.InputPolicy = sshgate.InputAlways
+	default:
+		return fmt.Errorf("recordings.input is %v: write never, no-terminal or always", written)
+	}
+	return nil
 }
 
 // config is a file that was read and makes sense.
@@ -139,19 +163,28 @@ func from(folder, path string) string {
 	return filepath.Join(folder, path)
 }
 
+// leastUnread is what one channel may hold unread, in MiB.
+const leastUnread = 4
+
 // mostLimit bounds what may be written for a number.
 const mostLimit = 1_000_000
 
 func (c *config) setLimits() (faults []error) {
 	y := c.fileYAML.Limits
-	for name, n := range map[string]int{"starting": y.Starting, "starting-per-address": y.StartingPerAddress, "sessions": y.Sessions, "channels": y.Channels, "tokens": y.Tokens} {
+	for name, n := range map[string]int{"starting": y.Starting, "starting-drop-from": y.StartingDropFrom, "starting-per-address": y.StartingPerAddress, "sessions": y.Sessions, "channels": y.Channels, "tokens": y.Tokens} {
 		if n < 0 || n > mostLimit {
 			faults = append(faults, fmt.Errorf("limits.%s is %d: write 1 to %d", name, n, mostLimit))
 		}
 	}
+	if y.StartingDropPercent < 0 || y.StartingDropPercent > 100 {
+		faults = append(faults, fmt.Errorf("limits.starting-drop-percent is %d: write 1 to 100", y.StartingDropPercent))
+	}
+	if y.UnreadMiB != 0 && y.UnreadMiB < leastUnread || y.UnreadMiB > mostLimit {
+		faults = append(faults, fmt.Errorf("limits.unread-mib is %d: write %d, which is one channel, to %d", y.UnreadMiB, leastUnread, mostLimit))
+	}
 	ms := func(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
 	c.limits = sshgate.Limits{
-		Starting: y.Starting, StartingPerAddress: y.StartingPerAddress, Sessions: y.Sessions, Channels: y.Channels, Tokens: y.Tokens,
+		Starting: y.Starting, StartingDropFrom: y.StartingDropFrom, StartingDropRate: y.StartingDropPercent, Unread: int64(y.UnreadMiB) << 20, StartingPerAddress: y.StartingPerAddress, Sessions: y.Sessions, Channels: y.Channels, Tokens: y.Tokens,
 		Handshake: ms(y.HandshakeMS), Dial: ms(y.DialMS), KeepAlive: ms(y.KeepAliveMS), Drain: ms(y.DrainMS),
 		Idle: time.Duration(y.IdleMinutes) * time.Minute, Total: time.Duration(y.SessionTotalMinutes) * time.Minute,
 		Recorded: int64(c.Recordings.SessionMiB) << 20,

@@ -54,7 +54,7 @@ func assemble(c config, ledger sshgate.Ledger, logger *slog.Logger) (*sshgate.Ga
 	}
 	return sshgate.New(sshgate.Options{
 		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), Ledger: ledger, May: c.may,
-		RecordInput: c.Recordings.Input, Environment: c.Environment, Limits: c.limits, Logger: logger,
+		RecordInput: c.Recordings.Input.InputPolicy, Environment: c.Environment, Limits: c.limits, Logger: logger,
 	})
 }
 

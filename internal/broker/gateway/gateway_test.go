@@ -35,9 +35,9 @@ recordings:
   min-free-mib: 1
   session-mib: 12
   sync-interval-ms: 1000
-  input: true
+  input: always
 limits:
-  {starting: 1, starting-per-address: 2, sessions: 3, channels: 4, tokens: 5, handshake-timeout-ms: 6, dial-timeout-ms: 7, keepalive-interval-ms: 8, drain-timeout-ms: 9, idle-minutes: 10, session-minutes: 11}
+  {starting: 1, starting-drop-from: 12, starting-drop-percent: 13, unread-mib: 14, starting-per-address: 2, sessions: 3, channels: 4, tokens: 5, handshake-timeout-ms: 6, dial-timeout-ms: 7, keepalive-interval-ms: 8, drain-timeout-ms: 9, idle-minutes: 10, session-minutes: 11}
 `
 
 func TestConfig(t *testing.T) {
@@ -45,10 +45,23 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := sshgate.Limits{Starting: 1, StartingPerAddress: 2, Sessions: 3, Channels: 4, Tokens: 5, Handshake: 6 * time.Millisecond, Dial: 7 * time.Millisecond,
+	want := sshgate.Limits{Starting: 1, StartingDropFrom: 12, StartingDropRate: 13, Unread: 14 << 20, StartingPerAddress: 2, Sessions: 3, Channels: 4, Tokens: 5, Handshake: 6 * time.Millisecond, Dial: 7 * time.Millisecond,
 		KeepAlive: 8 * time.Millisecond, Drain: 9 * time.Millisecond, Idle: 10 * time.Minute, Total: 11 * time.Minute, Recorded: 12 << 20}
-	if c.limits != want || c.may != token.Shell|token.Exec || c.HostKeys[0] != "/etc/holdfast/host" || c.Audit != "/etc/holdfast/audit.jsonl" || !c.Recordings.Input {
+	if c.limits != want || c.may != token.Shell|token.Exec || c.HostKeys[0] != "/etc/holdfast/host" || c.Audit != "/etc/holdfast/audit.jsonl" || c.Recordings.Input.InputPolicy != sshgate.InputAlways {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// TestConfigInput: whose input is recorded, in the words of today and in those of before.
+func TestConfigInput(t *testing.T) {
+	for text, want := range map[string]sshgate.InputPolicy{
+		"input: never": sshgate.InputNever, "input: no-terminal": sshgate.InputWithoutTerminal, "input: always": sshgate.InputAlways,
+		"input: true": sshgate.InputAlways, "input: false": sshgate.InputNever, "": sshgate.InputWithoutTerminal,
+	} {
+		c, err := parseConfig("gateway.yaml", []byte(strings.Replace(fullConfig, "input: always", text, 1)))
+		if err != nil || c.Recordings.Input.InputPolicy != want {
+			t.Errorf("%q: %v %v, want %v", text, c.Recordings.Input, err, want)
+		}
 	}
 }
 
@@ -59,11 +72,14 @@ func TestConfigRefused(t *testing.T) {
 		"nam: x":                       {"unknown field"},
 		"name: [x]":                    {"a value of another kind belongs here"},
 		fullConfig + "allow: [telnet]": {"already defined"},
-		strings.Replace(fullConfig, "[shell, exec]", "[]", 1):         {"allow is empty"},
-		strings.Replace(fullConfig, "[shell, exec]", "[telnet]", 1):   {`allow: "telnet" is nothing that a session does`},
-		strings.Replace(fullConfig, "age1ql", "age1xx", 1):            {"recordings.recipients", "age-keygen"},
-		strings.Replace(fullConfig, "sessions: 3", "sessions: -3", 1): {"limits.sessions is -3: write 1 to 1000000"},
-		strings.Repeat("#", maxFile):                                  {"name is missing"},
+		strings.Replace(fullConfig, "[shell, exec]", "[]", 1):                   {"allow is empty"},
+		strings.Replace(fullConfig, "[shell, exec]", "[telnet]", 1):             {`allow: "telnet" is nothing that a session does`},
+		strings.Replace(fullConfig, "age1ql", "age1xx", 1):                      {"recordings.recipients", "age-keygen"},
+		strings.Replace(fullConfig, "sessions: 3", "sessions: -3", 1):           {"limits.sessions is -3: write 1 to 1000000"},
+		strings.Replace(fullConfig, "input: always", "input: yes", 1):           {"recordings.input is yes: write never, no-terminal or always"},
+		strings.Replace(fullConfig, "unread-mib: 14", "unread-mib: 3", 1):       {"limits.unread-mib is 3: write 4"},
+		strings.Replace(fullConfig, "drop-percent: 13", "drop-percent: 101", 1): {"limits.starting-drop-percent is 101"},
+		strings.Repeat("#", maxFile):                                            {"name is missing"},
 	} {
 		_, err := parseConfig("gateway.yaml", []byte(text))
 		for _, want := range wants {

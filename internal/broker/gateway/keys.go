@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/holdfast/holdfast/internal/broker/sshgate"
+	"github.com/holdfast/holdfast/internal/broker/wholefile"
 )
 
 // readPrivate reads an SSH private key that nobody else may read. What says what it is for.
@@ -109,10 +110,9 @@ type brokers struct {
 	file   string
 	logger *slog.Logger
 
-	lock    sync.Mutex
-	changed time.Time
-	size    int64
-	keys    []ed25519.PublicKey
+	lock sync.Mutex
+	seen wholefile.State
+	keys []ed25519.PublicKey
 }
 
 func openBrokers(file string, logger *slog.Logger) (*brokers, error) {
@@ -121,11 +121,11 @@ func openBrokers(file string, logger *slog.Logger) (*brokers, error) {
 }
 
 func (b *brokers) refresh() error {
-	info, err := os.Stat(b.file)
+	seen, err := wholefile.Look(b.file, time.Now())
 	if err != nil {
 		return fmt.Errorf("reading the brokers' keys: %w", err)
 	}
-	if info.ModTime().Equal(b.changed) && info.Size() == b.size {
+	if b.seen.Same(seen) {
 		return nil
 	}
 	text, err := os.ReadFile(b.file)
@@ -139,7 +139,7 @@ func (b *brokers) refresh() error {
 	case err != nil:
 		return err
 	}
-	b.changed, b.size, b.keys = info.ModTime(), info.Size(), keys
+	b.seen, b.keys = seen, keys
 	return nil
 }
 

@@ -3,7 +3,9 @@ package recording
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,19 +20,33 @@ import (
 // network order, and an age file (https://age-encryption.org/v1) whose text is one line of JSON (frameHeader) and then lines of the
 // asciicast. A single age file would not do: its last block is only written at its end, so that a crash would take up to 64 KiB of a
 // session with it, which is the whole of many. Each frame names the recording and its place, so that frames which are missing,
-// exchanged or put elsewhere are noticed; the last one says that it is the last.
+// exchanged or put elsewhere are noticed; the last one says that it is the last. Each has the hash of the first line, too, so that nobody
+// who cannot read the frames gives them to another person, place or time. It is no signature: who can write to the directory can make a
+// whole recording of his own, since anybody can encrypt to a recipient.
+//
+// The first format (encryptedFormat1) had no such hash. It is still read, and what its first frame says has to agree with its first line.
 
 type clearHeader struct {
-	Format  string `json:"format"` // encryptedFormat
+	Format  string `json:"format"` // encryptedFormat, or encryptedFormat1 of older ones
 	Session About  `json:"holdfast"`
 }
 
-const encryptedFormat = "holdfast-recording-age-1"
+const (
+	encryptedFormat  = "holdfast-recording-age-2"
+	encryptedFormat1 = "holdfast-recording-age-1"
+)
 
 type frameHeader struct {
 	ID    string `json:"id"`
-	Frame int    `json:"frame"` // from 0
+	First string `json:"first,omitempty"` // SHA-256 of the file's first line without its end, in hexadecimal; of encryptedFormat1 none
+	Frame int    `json:"frame"`           // from 0
 	Last  bool   `json:"last,omitempty"`
+}
+
+// firstHash is how frames name the first line.
+func firstHash(line []byte) string {
+	sum := sha256.Sum256(line)
+	return hex.EncodeToString(sum[:])
 }
 
 // maxFrame bounds a frame, in bytes. What is written stays far below it.
@@ -70,6 +86,7 @@ type lineReader struct {
 	lines *bufio.Reader
 	next  func() ([]byte, error) // the lines of the next frame; io.EOF behind the last. Nil for plain recordings
 	ended bool                   // the last frame was seen
+	older bool                   // encrypted, and of the first format
 }
 
 // openLines begins to read a recording. The identities are only needed for encrypted ones; without any, it still returns who it is about.
@@ -83,15 +100,15 @@ func openLines(from io.Reader, identities []age.Identity) (*lineReader, error) {
 	if err := json.Unmarshal(first, &clear); err != nil {
 		return nil, errors.New("its first line is not the header of a recording")
 	}
-	if clear.Format != encryptedFormat {
+	if clear.Format != encryptedFormat && clear.Format != encryptedFormat1 {
 		var header Header
 		if err := json.Unmarshal(first, &header); err != nil || header.Version != 2 {
 			return nil, errors.New("its first line is not the header of an asciicast of version 2")
 		}
 		return &lineReader{about: header.Session, lines: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(append(first, '\n')), in), 64<<10)}, nil
 	}
-	r := &lineReader{about: clear.Session, lines: bufio.NewReader(bytes.NewReader(nil))}
-	number := 0
+	r := &lineReader{about: clear.Session, lines: bufio.NewReader(bytes.NewReader(nil)), older: clear.Format == encryptedFormat1}
+	number, hash := 0, firstHash(first)
 	r.next = func() ([]byte, error) {
 		header, lines, err := openFrame(in, identities)
 		if err != nil {
@@ -99,6 +116,9 @@ func openLines(from io.Reader, identities []age.Identity) (*lineReader, error) {
 		}
 		if header.ID != clear.Session.ID || header.Frame != number || r.ended {
 			return nil, fmt.Errorf("frame %d is not the one that belongs there: the file was put together from others, or a part of it is missing", number)
+		}
+		if header.First != hash && (!r.older || header.First != "") {
+			return nil, fmt.Errorf("frame %d was not made for the first line of the file: that line says who, where and when, and was exchanged", number)
 		}
 		number++
 		r.ended = header.Last

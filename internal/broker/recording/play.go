@@ -49,6 +49,10 @@ func (r *Reader) Play(ctx context.Context, into io.Writer, options PlayOptions) 
 		switch event.Kind {
 		case Output:
 			_, err = into.Write(harmless.Filter([]byte(event.Data)))
+		case Input:
+			if r.Header.Session.Plain {
+				_, err = into.Write(harmless.Filter([]byte(typedMark + event.Data)))
+			}
 		case Marker:
 			if r.Header.Session.Kind == "sftp" { // there is nothing else to see
 				_, err = fmt.Fprintf(into, "%s\r\n", harmless.Filter([]byte(event.Data)))

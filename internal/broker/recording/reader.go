@@ -47,6 +47,9 @@ func (r *Reader) begin(identities []age.Identity) error {
 	if err := json.Unmarshal(first, &r.Header); err != nil {
 		return errors.New("its header is damaged")
 	}
+	if r.Header.Session != lines.about {
+		return errors.New("its first line, which says who, where and when, is not the one that was encrypted with it: it was exchanged")
+	}
 	return nil
 }
 
@@ -69,6 +72,9 @@ func (r *Reader) Next() (Event, error) {
 
 // Whole tells, after io.EOF, whether the recording was brought to its end.
 func (r *Reader) Whole() bool { return r.ended && (r.lines.next == nil || r.lines.ended) }
+
+// Older tells that the recording is of the first encrypted format, of which only the beginning is bound to who, where and when.
+func (r *Reader) Older() bool { return r.lines.older }
 
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }

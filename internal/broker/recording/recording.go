@@ -44,6 +44,7 @@ type About struct {
 	Kind    string `json:"kind"`              // shell, exec or sftp
 	Began   string `json:"began"`             // RFC 3339, UTC
 	Client  string `json:"client,omitempty"`  // address of the client
+	Plain   bool   `json:"plain,omitempty"`   // there was no terminal: what was typed has no echo in the output
 	Partial bool   `json:"partial,omitempty"` // only the beginning of the output is kept (commands without a terminal)
 }
 

@@ -3,6 +3,7 @@ package recording
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -252,6 +253,69 @@ func TestFramesBelongTogether(t *testing.T) {
 		t.Errorf("with another identity: %v", err)
 	}
 }
+
+// TestExchangedHeader: the first line of an encrypted recording says who, where and when in clear text. Who cannot read the recording cannot give it to another.
+func TestExchangedHeader(t *testing.T) {
+	store, identity := sealedStore(t)
+	w := begin(t, store, header(0))
+	must(t, w.Output(0, []byte("a")), w.Flush(0), w.Output(0, []byte("b")), w.Close(0))
+	path := filepath.Join(store.options.Directory, w.Name())
+	data, err := os.ReadFile(path)
+	must(t, err)
+	first, frames, _ := bytes.Cut(data, []byte("\n"))
+	outcome := func(first []byte, frames ...[]byte) (string, bool) {
+		must(t, os.WriteFile(path, bytes.Join(append([][]byte{first, []byte("\n")}, frames...), nil), 0o600))
+		r, err := Open(path, []age.Identity{identity})
+		if err != nil {
+			return err.Error(), false
+		}
+		defer r.Close()
+		if _, _, err := r.length(); err != nil {
+			return err.Error(), r.Older()
+		}
+		return map[bool]string{true: "whole", false: "cut off"}[r.Whole()], r.Older()
+	}
+	who := header(0).Session
+	other := func(format string, about About) []byte {
+		line, err := json.Marshal(clearHeader{Format: format, Session: about})
+		must(t, err)
+		return line
+	}
+	frame := func(h frameHeader, lines string) []byte {
+		data, err := seal(store.options.Recipients, h, []byte(lines))
+		must(t, err)
+		return data
+	}
+	mallory := who
+	mallory.Who = "mallory"
+	inner, err := json.Marshal(Header{Version: 2, Session: who})
+	must(t, err)
+	forged, err := json.Marshal(Header{Version: 2, Session: mallory})
+	must(t, err)
+	end := "[1, \"m\", \"" + endMark + "\"]\n"
+	for name, c := range map[string]struct {
+		first  []byte
+		frames [][]byte
+		want   string
+		older  bool
+	}{
+		"as written":                      {first, [][]byte{frames}, "whole", false},
+		"another person":                  {other(encryptedFormat, mallory), [][]byte{frames}, "was exchanged", false},
+		"and said to be older":            {other(encryptedFormat1, mallory), [][]byte{frames}, "was exchanged", false},
+		"the same, said to be older":      {other(encryptedFormat1, who), [][]byte{frames}, "was exchanged", false},
+		"with a beginning of one's own":   {other(encryptedFormat, mallory), [][]byte{frame(frameHeader{ID: who.ID, First: firstHash(other(encryptedFormat, mallory))}, string(forged)+"\n"), rest(frames)}, "was exchanged", false},
+		"an older one":                    {other(encryptedFormat1, who), [][]byte{frame(frameHeader{ID: who.ID, Last: true}, string(inner)+"\n"+end)}, "whole", true},
+		"an older one, of another person": {other(encryptedFormat1, mallory), [][]byte{frame(frameHeader{ID: who.ID, Last: true}, string(inner)+"\n"+end)}, "was exchanged", false},
+		"without the hash, and not older": {first, [][]byte{frame(frameHeader{ID: who.ID, Last: true}, string(inner)+"\n"+end)}, "was exchanged", false},
+	} {
+		if got, older := outcome(c.first, c.frames...); !strings.Contains(got, c.want) || older != c.older {
+			t.Errorf("%s: %s, older: %v, want %q", name, got, older, c.want)
+		}
+	}
+}
+
+// rest is what follows the first of some frames.
+func rest(frames []byte) []byte { return frames[4+binary.BigEndian.Uint32(frames):] }
 
 // TestNothingInClear: an encrypted recording shows who and where, and neither the command nor the output.
 func TestNothingInClear(t *testing.T) {

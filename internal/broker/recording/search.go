@@ -57,11 +57,11 @@ func searchOne(ctx context.Context, path string, identities []age.Identity, matc
 	if r.Header.Command != "" && matches(r.Header.Command) && !found(Line{Text: r.Header.Command}) {
 		return false, nil
 	}
-	var shown screen
+	var shown, typed screen
 	for ctx.Err() == nil {
 		event, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return more(shown.leave(0, nil), matches, found), nil
+			return more(typed.leave(0, shown.leave(0, nil)), matches, found), nil
 		}
 		if err != nil {
 			return true, err
@@ -70,6 +70,10 @@ func searchOne(ctx context.Context, path string, identities []age.Identity, matc
 		switch event.Kind {
 		case Output:
 			lines = shown.write(event.At, event.Data)
+		case Input:
+			if r.Header.Session.Plain {
+				lines = typed.write(event.At, event.Data)
+			}
 		case Marker:
 			lines = []Line{{At: event.At, Text: event.Data}}
 		}
@@ -95,12 +99,15 @@ func Containing(text string) func(string) bool {
 	return func(line string) bool { return strings.Contains(strings.ToLower(line), text) }
 }
 
+// typedMark stands before what was typed, where no terminal showed it.
+const typedMark = "> "
+
 // Text writes a whole recording as lines of text, each with its time.
 func (r *Reader) Text(into io.Writer) error {
-	var shown screen
-	write := func(lines []Line) error {
+	var shown, typed screen
+	write := func(lines []Line, mark string) error {
 		for _, l := range lines {
-			if _, err := fmt.Fprintf(into, "%9.3f  %s\n", l.At.Seconds(), l.Text); err != nil {
+			if _, err := fmt.Fprintf(into, "%9.3f  %s%s\n", l.At.Seconds(), mark, l.Text); err != nil {
 				return err
 			}
 		}
@@ -109,16 +116,20 @@ func (r *Reader) Text(into io.Writer) error {
 	for {
 		event, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return write(shown.leave(0, nil))
+			return errors.Join(write(typed.leave(0, nil), typedMark), write(shown.leave(0, nil), ""))
 		}
 		if err != nil {
 			return err
 		}
 		switch event.Kind {
 		case Output:
-			err = write(shown.write(event.At, event.Data))
+			err = write(shown.write(event.At, event.Data), "")
+		case Input:
+			if r.Header.Session.Plain {
+				err = write(typed.write(event.At, event.Data), typedMark)
+			}
 		case Marker:
-			err = write([]Line{{event.At, "[" + unescaped(event.Data) + "]"}})
+			err = write([]Line{{event.At, "[" + unescaped(event.Data) + "]"}}, "")
 		}
 		if err != nil {
 			return err

@@ -36,6 +36,7 @@ type Writer struct {
 	quota      *Quota
 	recipients []age.Recipient // none: plain
 	about      About
+	first      string // hash of the first line, if encrypted
 	syncEvery  time.Duration
 	waiting    []byte // whole lines that are not yet written
 	tails      map[Kind][]byte
@@ -61,6 +62,7 @@ func (w *Writer) begin(header Header) error {
 		if err != nil {
 			return err
 		}
+		w.first = firstHash(clear)
 		if err := w.put(append(clear, '\n')); err != nil {
 			return err
 		}
@@ -150,7 +152,7 @@ func (w *Writer) flush(last bool) error {
 	data := w.waiting
 	if len(w.recipients) > 0 {
 		var err error
-		if data, err = seal(w.recipients, frameHeader{ID: w.about.ID, Frame: w.frame, Last: last}, w.waiting); err != nil {
+		if data, err = seal(w.recipients, frameHeader{ID: w.about.ID, First: w.first, Frame: w.frame, Last: last}, w.waiting); err != nil {
 			return err
 		}
 		w.frame++

@@ -20,8 +20,8 @@ type attempt struct {
 	session *connection // once admitted
 }
 
-// configure puts the attempt behind the questions of the handshake. A token by itself is enough: the client's first try, which every client makes
-// with the method "none", succeeds. A token that is bound to a key needs the proof of that key.
+// configure puts the attempt behind the questions of the handshake. A token by itself is enough: the client's first try, which nearly every client makes
+// with the method "none", succeeds; one that begins with a key instead may prove any. A token that is bound to a key needs the proof of that key.
 func (a *attempt) configure(config *ssh.ServerConfig) {
 	config.NoClientAuth = true
 	config.NoClientAuthCallback = func(meta ssh.ConnMetadata) (*ssh.Permissions, error) {
@@ -39,7 +39,10 @@ func (a *attempt) configure(config *ssh.ServerConfig) {
 		if err != nil {
 			return nil, a.refuse(grant, err)
 		}
-		if !grant.Bound() || KeyHash(key) != grant.ClientKey {
+		if a.refused != "" {
+			return nil, errors.New("the user was told why")
+		}
+		if grant.Bound() && KeyHash(key) != grant.ClientKey {
 			return nil, a.refuse(grant, token.Unproved())
 		}
 		return &ssh.Permissions{}, nil
@@ -93,19 +96,31 @@ func (a *attempt) admit(grant token.Grant) (*ssh.Permissions, error) {
 	if err != nil {
 		return nil, a.refuse(grant, err)
 	}
-	if g.options.Ledger != nil {
-		if err := g.options.Ledger.Note(grant.ID, grant.RememberUntil()); err != nil {
-			g.forget(session)
-			return nil, a.refuse(grant, &barred{"ledger", "The gateway " + g.options.Name + " begins no session: " + err.Error() + "."})
-		}
-	}
-	if err := g.options.Auditor.Write(session.record(audit.Started)); err != nil {
-		g.forget(session)
-		return nil, a.refuse(grant, &barred{"audit", "The gateway " + g.options.Name + " begins no session, since it cannot audit it: " + err.Error() + "."})
+	if bar := g.begin(session); bar != nil {
+		g.unmake(session)
+		return nil, a.refuse(grant, bar)
 	}
 	a.session = session
 	g.counts.started.Inc()
 	return &ssh.Permissions{}, nil
+}
+
+// begin makes a session lasting, before it does anything: the audit log has it, and then the list of used tokens has its token. What does not come so far was
+// no session, and its token stays good. Until then this process holds the token as used, so that no second connection comes in by it meanwhile.
+func (g *Gate) begin(session *connection) *barred {
+	if err := g.options.Auditor.Write(session.record(audit.Started)); err != nil {
+		g.counts.auditFailed.Inc()
+		return &barred{"audit", "The gateway " + g.options.Name + " begins no session, since it cannot audit it: " + err.Error() + ". The token stays good."}
+	}
+	if g.options.Ledger == nil {
+		return nil
+	}
+	if err := g.options.Ledger.Note(session.grant.ID, session.grant.RememberUntil()); err != nil {
+		session.become("it did not begin: " + err.Error())
+		session.audit(audit.Ended)
+		return &barred{"ledger", "The gateway " + g.options.Name + " begins no session: " + err.Error() + ". The token stays good."}
+	}
+	return nil
 }
 
 // abandon ends a session that was admitted and whose handshake then failed.
@@ -138,6 +153,7 @@ func (a *attempt) refuse(grant token.Grant, err error) error {
 			Who: grant.Who, Target: grant.Target.String(), Account: grant.Account, Token: grant.ID.String(), Rule: grant.Rule, Fitness: grant.Fitness,
 		})
 		if failed != nil {
+			a.gate.counts.auditFailed.Inc()
 			a.gate.options.Logger.Error("a refused SSH connection is not in the audit log", "error", failed)
 		}
 	}

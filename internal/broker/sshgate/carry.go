@@ -1,6 +1,7 @@
 package sshgate
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -112,7 +113,9 @@ func (c *connection) linger(carried <-chan struct{}) {
 
 // pass opens a channel onward for one that is offered, and accepts that one then. It is where ports, agents and windows begin to be forwarded.
 func (c *connection) pass(n ssh.NewChannel, onward ssh.Conn, what string) (offered, opened side, ok bool) {
-	channel, requests, err := onward.OpenChannel(n.ChannelType(), n.ExtraData())
+	ctx, cancel := context.WithTimeout(c.ctx, c.patience(n.ChannelType()))
+	defer cancel()
+	channel, requests, err := openWithin(ctx, onward, n.ChannelType(), n.ExtraData())
 	if err != nil {
 		c.answer(n.Reject(rejection(err)))
 		return side{}, side{}, false
@@ -125,6 +128,18 @@ func (c *connection) pass(n ssh.NewChannel, onward ssh.Conn, what string) (offer
 	c.noteUnrecorded(what)
 	return side{accepted, asked}, side{channel, requests}, true
 }
+
+// patience is how long the other side may take to open a channel or refuse it: an agent and a display are where it is, and so quick; a port may be at a host
+// that does not answer, which whoever connects there notices in his own time.
+func (c *connection) patience(kind string) time.Duration {
+	if kind == agentChannel || kind == "x11" {
+		return c.gate.options.Limits.Dial
+	}
+	return longestConnect
+}
+
+// longestConnect is more than Linux tries to connect by default.
+const longestConnect = 3 * time.Minute
 
 // join carries between two channels, with the requests of both refused.
 func (c *connection) join(client, target side) {
@@ -152,6 +167,9 @@ func rejection(err error) (ssh.RejectionReason, string) {
 	if errors.As(err, &refused) {
 		return refused.Reason, "the target says: " + said{errors.New(refused.Message)}.Error()
 	}
+	if errors.Is(err, errUnanswered) {
+		return ssh.ConnectionFailed, "holdfast: " + err.Error()
+	}
 	return ssh.ConnectionFailed, "holdfast: the connection to the target is lost"
 }
 
@@ -163,7 +181,7 @@ func (c *connection) fromTarget(n ssh.NewChannel) {
 		c.answer(n.Reject(ssh.Prohibited, "holdfast: this is not allowed"))
 		return
 	}
-	c.carry(n, func() {
+	c.carry(n, 2, func() {
 		if there, here, ok := c.pass(n, c.conn, what); ok {
 			c.join(here, there)
 		}

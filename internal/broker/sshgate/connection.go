@@ -38,6 +38,7 @@ type connection struct {
 	moved   atomic.Int64 // when data last went by, in nanoseconds since the beginning
 
 	channels atomic.Int64 // of both sides
+	unread   atomic.Int64 // what these may hold, in bytes
 
 	lock       sync.Mutex
 	conn       ssh.Conn // nil during the handshake. It is written before anything that is served begins, so that only end asks under the lock
@@ -98,10 +99,16 @@ func (c *connection) over(outcome string) {
 		c.become(outcome)
 		c.gate.counts.bytes.WithLabelValues("in").Add(float64(c.in.Load()))
 		c.gate.counts.bytes.WithLabelValues("out").Add(float64(c.out.Load()))
-		if err := c.gate.options.Auditor.Write(c.record(audit.Ended)); err != nil {
-			c.gate.options.Logger.Error("the end of an SSH session is not in the audit log", "session", c.id, "error", err)
-		}
+		c.audit(audit.Ended)
 	})
+}
+
+// audit writes down what can no longer be kept from happening. That it could not be written is counted and logged.
+func (c *connection) audit(event audit.Event) {
+	if err := c.gate.options.Auditor.Write(c.record(event)); err != nil {
+		c.gate.counts.auditFailed.Inc()
+		c.gate.options.Logger.Error("the end of an SSH session is not in the audit log", "session", c.id, "error", err)
+	}
 }
 
 // become notes what became of the session. What happened first counts.
@@ -267,7 +274,11 @@ func (c *connection) opened(n ssh.NewChannel) {
 		c.answer(n.Reject(ssh.Prohibited, "holdfast: "+reason))
 		return
 	}
-	c.carry(n, func() {
+	windows := 2
+	if where == toTarget {
+		windows = 1 // the other side is a TCP connection, of which the kernel keeps what waits
+	}
+	c.carry(n, windows, func() {
 		switch where {
 		case toSession:
 			c.session(n)
@@ -279,19 +290,32 @@ func (c *connection) opened(n ssh.NewChannel) {
 	})
 }
 
-// carry serves a channel that one of the sides wants to open, if there may be one more. It does not wait.
-func (c *connection) carry(n ssh.NewChannel, serve func()) {
-	most := int64(c.gate.options.Limits.Channels)
-	if c.channels.Add(1) > most {
-		c.channels.Add(-1)
-		c.noteRefused(n.ChannelType(), "too many channels")
-		c.answer(n.Reject(ssh.ResourceShortage, fmt.Sprintf("holdfast: a session has at most %d channels at a time", most)))
+// window is how much the other side of a channel may send before it is taken: the library fixes it, and keeps so much of each channel.
+const window = 2 << 20
+
+// carry serves a channel that one of the sides wants to open, if there may be one more: there is a bound for their number, and one for what they may hold
+// together that nobody has taken, of which a channel has as many windows as it has sides that are channels. It does not wait.
+func (c *connection) carry(n ssh.NewChannel, windows int, serve func()) {
+	limits := c.gate.options.Limits
+	hold := int64(windows) * window
+	channels, unread := c.channels.Add(1), c.unread.Add(hold)
+	free := func() { c.channels.Add(-1); c.unread.Add(-hold) }
+	reason := ""
+	switch {
+	case channels > int64(limits.Channels):
+		reason = fmt.Sprintf("a session has at most %d channels at a time", limits.Channels)
+	case unread > limits.Unread:
+		reason = fmt.Sprintf("the channels of a session hold at most %d MiB unread, and this one may hold %d MiB more", limits.Unread>>20, hold>>20)
+	default:
+		c.all.Go(func() {
+			defer free()
+			serve()
+		})
 		return
 	}
-	c.all.Go(func() {
-		defer c.channels.Add(-1)
-		serve()
-	})
+	free()
+	c.noteRefused(n.ChannelType(), "too many channels")
+	c.answer(n.Reject(ssh.ResourceShortage, "holdfast: "+reason))
 }
 
 // login is what reach does once: it connects to the target, when the first channel needs it. A client that only jumps never does.
@@ -324,12 +348,45 @@ func (c *connection) login() (ssh.Conn, error) {
 	return target, nil
 }
 
-// openAgent opens a channel to the agent that the client forwards.
-func (c *connection) openAgent() (ssh.Channel, error) {
-	channel, requests, err := c.conn.OpenChannel("auth-agent@openssh.com", nil)
+// openAgent opens a channel to the agent that the client forwards. When the context ends it is closed, or no longer waited for.
+func (c *connection) openAgent(ctx context.Context) (ssh.Channel, error) {
+	channel, requests, err := openWithin(ctx, c.conn, agentChannel, nil)
 	if err != nil {
 		return nil, err
 	}
 	go ssh.DiscardRequests(requests)
+	context.AfterFunc(ctx, func() { _ = channel.Close() })
 	return channel, nil
+}
+
+const agentChannel = "auth-agent@openssh.com"
+
+// errUnanswered is why a channel is not there that the other side should have opened or refused.
+var errUnanswered = errors.New("it was not answered in time")
+
+// openWithin opens a channel, and gives up when the context ends: the library waits as long as the connection lasts. What is opened later is closed.
+func openWithin(ctx context.Context, conn ssh.Conn, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	type opened struct {
+		channel  ssh.Channel
+		requests <-chan *ssh.Request
+		err      error
+	}
+	answer := make(chan opened)
+	go func() {
+		channel, requests, err := conn.OpenChannel(kind, extra)
+		select {
+		case answer <- opened{channel, requests, err}:
+		case <-ctx.Done():
+			if err == nil {
+				go ssh.DiscardRequests(requests)
+				_ = channel.Close()
+			}
+		}
+	}()
+	select {
+	case o := <-answer:
+		return o.channel, o.requests, o.err
+	case <-ctx.Done():
+		return nil, nil, errUnanswered
+	}
 }

@@ -206,6 +206,7 @@ func start(t testing.TB, behind *target, change func(*Options)) *bench {
 		Name: "gw1", HostKeys: []ssh.Signer{hostKey}, Brokers: func() []ed25519.PublicKey { return []ed25519.PublicKey{b.broker.Public().(ed25519.PublicKey)} },
 		UserCA: behind.userCA, Targets: targets, Recorder: store, Auditor: audit.New(filepath.Join(b.folder, "audit")), Metrics: b.metrics,
 		Logger: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: level})), Limits: Limits{Drain: time.Millisecond},
+		Chance: func(int) int { return 99 }, // nothing is dropped early
 	}
 	if change != nil {
 		change(&options)

@@ -14,12 +14,14 @@
 package sshgate
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -36,9 +38,12 @@ import (
 // Limits bound what a gateway takes on. Zero values become the defaults.
 type Limits struct {
 	Starting           int           // connections that are not yet admitted, in all; the next is closed at once. Default 64
-	StartingPerAddress int           // the same, from one address (of IPv6: one /64). Default 16
+	StartingDropFrom   int           // from so many on, some are closed at once, by chance; Starting or more for none. Default half of Starting
+	StartingDropRate   int           // how many of a hundred these are at StartingDropFrom; all at Starting. Default 30
+	StartingPerAddress int           // the same as Starting, from one address (of IPv6: one /64). Default 16
 	Sessions           int           // admitted connections. Default 1000
 	Channels           int           // channels of one connection at a time. Default 64
+	Unread             int64         // bytes that the channels of one connection may hold which nobody has taken yet. Default 64 MiB
 	Handshake          time.Duration // from connecting to being admitted. Default 20 s
 	Dial               time.Duration // to reach the target and log in there. Default 10 s
 	Idle               time.Duration // without any data in either direction. Default 1 h
@@ -50,16 +55,20 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
+	l.Starting = cmp.Or(l.Starting, 64) // of which the next is a half
 	for _, n := range []struct {
 		at      *int
 		instead int
-	}{{&l.Starting, 64}, {&l.StartingPerAddress, 16}, {&l.Sessions, 1000}, {&l.Channels, 64}, {&l.Tokens, 100_000}} {
+	}{{&l.StartingDropFrom, max(1, l.Starting/2)}, {&l.StartingDropRate, 30}, {&l.StartingPerAddress, 16}, {&l.Sessions, 1000}, {&l.Channels, 64}, {&l.Tokens, 100_000}} {
 		if *n.at == 0 {
 			*n.at = n.instead
 		}
 	}
 	if l.Recorded == 0 {
 		l.Recorded = 512 << 20
+	}
+	if l.Unread == 0 {
+		l.Unread = 64 << 20
 	}
 	for _, d := range []struct {
 		at      *time.Duration
@@ -106,13 +115,14 @@ type Options struct {
 	Auditor     Auditor
 	Ledger      Ledger         // of used tokens; nil to forget them when the process ends
 	May         token.Channels // what tokens may grant here at most; default everything
-	RecordInput bool           // what is typed is recorded as well, passwords included
+	RecordInput InputPolicy    // whether what is typed is recorded as well; default InputWithoutTerminal
 	Environment []string       // variables that may be set on the target, with * at the end; default LANG, LC_*, TERM, COLORTERM
 	RekeyBytes  uint64         // after how many bytes keys are exchanged anew with the client; default what suits the cipher
 	Limits      Limits
 	Logger      *slog.Logger
 	Metrics     prometheus.Registerer
 	Now         func() time.Time                                                     // default time.Now
+	Chance      func(int) int                                                        // a number from 0 to below the given one, by chance; default math/rand/v2
 	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // default net.Dialer
 }
 
@@ -143,6 +153,9 @@ func New(options Options) (*Gate, error) {
 	}
 	if options.Now == nil {
 		options.Now = time.Now
+	}
+	if options.Chance == nil {
+		options.Chance = mathrand.IntN
 	}
 	if options.Dial == nil {
 		options.Dial = (&net.Dialer{}).DialContext
@@ -240,6 +253,19 @@ func place(address net.Addr) netip.Addr {
 	return ip
 }
 
+// earlyDrop is of how many in a hundred connections the next one is closed, with so many starting: from StartingDropRate at StartingDropFrom it
+// rises to all of them at Starting, as OpenSSH's MaxStartups does (sshd_config(5)). Whoever takes the places by connections that come to nothing has to win
+// each of them again and again against those of others, who connect anew.
+func (l Limits) earlyDrop(starting int) int {
+	switch {
+	case starting >= l.Starting:
+		return 100
+	case starting < l.StartingDropFrom:
+		return 0
+	}
+	return l.StartingDropRate + (100-l.StartingDropRate)*(starting-l.StartingDropFrom)/(l.Starting-l.StartingDropFrom)
+}
+
 // take begins to serve a connection, or closes it where a limit is reached.
 func (g *Gate) take(conn net.Conn) {
 	from := place(conn.RemoteAddr())
@@ -250,6 +276,8 @@ func (g *Gate) take(conn net.Conn) {
 		reason = "starting"
 	case g.starting[from] >= g.options.Limits.StartingPerAddress:
 		reason = "starting_per_address"
+	case g.options.Chance(100) < g.options.Limits.earlyDrop(g.startingAll):
+		reason = "starting_early"
 	default:
 		g.startingAll++
 		g.starting[from]++
@@ -326,6 +354,15 @@ func (g *Gate) forget(c *connection) {
 	defer g.lock.Unlock()
 	delete(g.sessions, c)
 	g.counts.sessions.Set(float64(len(g.sessions)))
+}
+
+// unmake takes back a session that did not begin, and the use of its token.
+func (g *Gate) unmake(c *connection) {
+	c.cancel()
+	g.forget(c)
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	g.spent.Return(c.grant.ID)
 }
 
 // barred is why a good token does not begin a session.

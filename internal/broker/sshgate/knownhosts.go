@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/holdfast/holdfast/internal/broker/wholefile"
 )
 
 // KnownHosts are the host keys of targets, in files of OpenSSH's format (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT), @cert-authority and @revoked included.
@@ -21,14 +24,9 @@ type KnownHosts struct {
 	files []string
 
 	lock        sync.Mutex
-	seen        []fileState
+	seen        []wholefile.State
 	check       ssh.HostKeyCallback
 	authorities map[string]bool // file:line of lines with @cert-authority
-}
-
-type fileState struct {
-	changed time.Time
-	size    int64
 }
 
 // NewKnownHosts reads the files.
@@ -39,15 +37,14 @@ func NewKnownHosts(files ...string) (*KnownHosts, error) {
 
 // refresh reads the files again if one has changed. The lock is held, or nobody knows k yet.
 func (k *KnownHosts) refresh() error {
-	seen := make([]fileState, len(k.files))
+	seen, now := make([]wholefile.State, len(k.files)), time.Now()
 	for i, name := range k.files {
-		info, err := os.Stat(name)
-		if err != nil {
+		var err error
+		if seen[i], err = wholefile.Look(name, now); err != nil {
 			return fmt.Errorf("reading the host keys of targets: %w", err)
 		}
-		seen[i] = fileState{info.ModTime(), info.Size()}
 	}
-	if k.check != nil && equal(seen, k.seen) {
+	if k.check != nil && slices.EqualFunc(k.seen, seen, wholefile.State.Same) {
 		return nil
 	}
 	check, err := knownhosts.New(k.files...)
@@ -69,15 +66,6 @@ func (k *KnownHosts) refresh() error {
 	}
 	k.seen, k.check, k.authorities = seen, check, authorities
 	return nil
-}
-
-func equal(a, b []fileState) bool {
-	for i := range a {
-		if !a[i].changed.Equal(b[i].changed) || a[i].size != b[i].size {
-			return false
-		}
-	}
-	return true
 }
 
 // unknownKey is a key that no host has; asking about it tells which ones are on record.

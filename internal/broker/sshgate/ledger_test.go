@@ -60,4 +60,8 @@ func TestUsedTokensOutliveTheGateway(t *testing.T) {
 	if got := admit(l, 3); !strings.Contains(got, "no space left on device") {
 		t.Errorf("a token that cannot be written down: %q", got)
 	}
+	l.full = nil
+	if got := admit(l, 3); got != "" {
+		t.Errorf("when it can be: %q", got)
+	}
 }

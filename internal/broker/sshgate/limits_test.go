@@ -73,6 +73,39 @@ func TestStartingIsBounded(t *testing.T) {
 	}
 }
 
+// TestEarlyDrop: from a number of starting connections on some are closed by chance, more of them the more there are (sshd_config(5), MaxStartups).
+func TestEarlyDrop(t *testing.T) {
+	limits := Limits{Starting: 100, StartingDropFrom: 10, StartingDropRate: 30}.withDefaults()
+	for starting, want := range map[int]int{0: 0, 9: 0, 10: 30, 55: 65, 99: 99, 100: 100, 200: 100} {
+		if got := limits.earlyDrop(starting); got != want {
+			t.Errorf("with %d starting, %d of a hundred are closed, want %d", starting, got, want)
+		}
+	}
+	if d := (Limits{}).withDefaults(); d.earlyDrop(31) != 0 || d.earlyDrop(32) != 30 || d.earlyDrop(63) != 97 {
+		t.Errorf("by default from %d on", d.StartingDropFrom)
+	}
+	if none := (Limits{Starting: 4, StartingDropFrom: 4}).withDefaults(); none.earlyDrop(3) != 0 || none.earlyDrop(4) != 100 {
+		t.Error("it cannot be switched off")
+	}
+	b := start(t, service(t, counting), func(o *Options) {
+		o.Limits.Starting, o.Limits.StartingDropFrom = 10, 1
+		o.Chance = func(int) int { return 0 }
+	})
+	var last net.Conn
+	for range 2 {
+		conn, err := net.Dial("tcp", b.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		last = conn
+	}
+	closed(t, last)
+	if got := b.refusedFor("starting_early"); got != 1 {
+		t.Errorf("%v were refused, want 1", got)
+	}
+}
+
 // TestStartingFromOneAddress: one address does not take all the places.
 func TestStartingFromOneAddress(t *testing.T) {
 	b := start(t, startTarget(t), func(o *Options) { o.Limits.StartingPerAddress = 2 })
@@ -128,6 +161,30 @@ func TestChannelsAreBounded(t *testing.T) {
 	}
 	var refused *ssh.OpenChannelError
 	if _, err := client.NewSession(); !errors.As(err, &refused) || refused.Reason != ssh.ResourceShortage || !strings.Contains(refused.Message, "at most 2 channels") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestUnreadIsBounded: what the channels of one session may hold that nobody takes is bounded by what the library keeps of each: two windows of a session or a
+// forwarded port, one of a tunnel, whose other side the kernel keeps.
+func TestUnreadIsBounded(t *testing.T) {
+	b := start(t, startTarget(t), func(o *Options) { o.Limits.Unread = 8 << 20 })
+	client := b.mustDial(b.token(token.Exec))
+	for range 2 {
+		b.mustSession(client)
+	}
+	var refused *ssh.OpenChannelError
+	if _, err := client.NewSession(); !errors.As(err, &refused) || refused.Reason != ssh.ResourceShortage || !strings.Contains(refused.Message, "hold at most 8 MiB unread, and this one may hold 4 MiB more") {
+		t.Errorf("got %v", err)
+	}
+	b = start(t, service(t, func(conn *net.TCPConn) { _, _ = io.Copy(conn, conn) }), func(o *Options) { o.Limits.Unread = 8 << 20 })
+	client = b.mustDial(b.sign(b.tunnel()))
+	for range 4 {
+		if _, err := client.Dial("tcp", b.service()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := client.Dial("tcp", b.service()); !errors.As(err, &refused) || !strings.Contains(refused.Message, "2 MiB more") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -252,14 +309,28 @@ func TestRecordingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAuditFails: what cannot be audited does not begin.
+// TestAuditFails: what cannot be audited does not begin, and its token stays good for when it can be.
 func TestAuditFails(t *testing.T) {
-	b := start(t, startTarget(t), func(o *Options) { o.Auditor = audit.New(filepath.Join(t.TempDir(), "missing", "audit")) })
-	if got := b.ssh("", b.token(token.Exec), "true"); got.code != 255 || !strings.Contains(got.errs, "cannot audit it") {
+	missing := filepath.Join(t.TempDir(), "missing")
+	b := start(t, startTarget(t), func(o *Options) { o.Auditor = audit.New(filepath.Join(missing, "audit")) })
+	tk := b.token(token.Exec)
+	if got := b.ssh("", tk, "true"); got.code != 255 || !strings.Contains(got.errs, "cannot audit it") || !strings.Contains(got.errs, "The token stays good") {
 		t.Errorf("got %+v", got)
 	}
 	if len(b.gate.sessions) != 0 {
 		t.Error("a session is left over")
+	}
+	if got := valueOf(b.gate.counts.auditFailed); got != 2 { // the beginning, and the refusal
+		t.Errorf("%v records were lost, want 2", got)
+	}
+	if err := os.Mkdir(missing, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.ssh("", tk, "true"); got.code != 0 {
+		t.Errorf("when it can be audited: %+v", got)
+	}
+	if got := b.ssh("", tk, "true"); got.code != 255 || !strings.Contains(got.errs, "was used before") {
+		t.Errorf("once more: %+v", got)
 	}
 }
 

@@ -17,12 +17,13 @@ type counts struct {
 	bytes              *prometheus.CounterVec
 	recordingsFailed   prometheus.Counter
 	recordingsFull     prometheus.Counter
+	auditFailed        prometheus.Counter
 }
 
 func newCounts(into prometheus.Registerer) (*counts, error) {
 	c := &counts{
 		connectionsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_sshgate_connections_refused_total", Help: "SSH connections that did not become sessions, by reason: a limit (starting, starting_per_address, sessions), a token_ word, disk_full, ledger, audit, recorder, policy, no_token, stopping, handshake.",
+			Name: "holdfast_sshgate_connections_refused_total", Help: "SSH connections that did not become sessions, by reason: a limit (starting, starting_early, starting_per_address, sessions), a token_ word, disk_full, ledger, audit, recorder, policy, no_token, stopping, handshake.",
 		}, []string{"reason"}),
 		requestsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_sshgate_requests_refused_total", Help: "Channels and requests of sessions that were refused, by what was asked for.",
@@ -39,12 +40,15 @@ func newCounts(into prometheus.Registerer) (*counts, error) {
 		recordingsFull: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_sshgate_recordings_full_total", Help: "Recordings that were ended, or not begun, since those of their session were as large as they may be.",
 		}),
+		auditFailed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_sshgate_audit_failed_total", Help: "Records that the audit log did not take. A session whose beginning it does not take does not begin.",
+		}),
 	}
 	if into == nil {
 		return c, nil
 	}
 	var failed error
-	for _, metric := range []prometheus.Collector{c.connectionsRefused, c.requestsRefused, c.sessions, c.started, c.targetsFailed, c.bytes, c.recordingsFailed, c.recordingsFull} {
+	for _, metric := range []prometheus.Collector{c.connectionsRefused, c.requestsRefused, c.sessions, c.started, c.targetsFailed, c.bytes, c.recordingsFailed, c.recordingsFull, c.auditFailed} {
 		failed = errors.Join(failed, into.Register(metric))
 	}
 	if failed != nil {

@@ -8,6 +8,24 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/recording"
 )
 
+// InputPolicy says whose input is recorded.
+type InputPolicy uint8
+
+const (
+	// InputWithoutTerminal is of programs without a terminal: there what is typed has no echo, so that the commands of a shell would be nowhere. Passwords
+	// are asked for on terminals, mostly.
+	InputWithoutTerminal InputPolicy = iota
+	// InputAlways is of all, passwords included.
+	InputAlways
+	// InputNever is of none. Of what goes to a program without a terminal the audit log says that it was not recorded.
+	InputNever
+)
+
+// records tells whether the input of a program is recorded.
+func (p InputPolicy) records(terminal bool) bool {
+	return p == InputAlways || p == InputWithoutTerminal && !terminal
+}
+
 // record begins the recording of a program, before it runs.
 func (s *session) record(v verdict) error {
 	c := s.connection
@@ -29,7 +47,7 @@ func (s *session) record(v verdict) error {
 		header.Env = map[string]string{"TERM": printable(fmt.Sprintf("%.100s", s.terminal.Term))}
 	}
 	kept := v.kept(s.terminal != nil)
-	header.Session.Partial = kept < everything
+	header.Session.Partial, header.Session.Plain = kept < everything, s.terminal == nil
 	if v.starts == "sftp" {
 		s.names = &fileNames{}
 	}
@@ -39,7 +57,11 @@ func (s *session) record(v verdict) error {
 		return err
 	}
 	s.output.set(kept)
-	s.input.set(kept)
+	if c.gate.options.RecordInput.records(s.terminal != nil) {
+		s.input.set(kept)
+	} else {
+		s.unheard.Store(kept > 0 && s.terminal == nil)
+	}
 	s.writer.Store(writer)
 	c.note(&c.recordings, writer.Name())
 	return nil
@@ -125,15 +147,29 @@ func (s *session) mark(what string) {
 	s.recorded(func(w *recording.Writer) error { return w.Mark(s.connection.elapsed(), what) })
 }
 
+// heard records what is typed, as far as that is recorded.
+func (s *session) heard(data []byte) {
+	take, end := s.input.take(len(data))
+	if take > 0 {
+		s.recorded(func(w *recording.Writer) error { return w.Input(s.connection.elapsed(), data[:take]) })
+	}
+	if end {
+		s.connection.noteUnrecorded("more input than is recorded")
+		s.mark(fmt.Sprintf("only the first %d KiB of the input are recorded", firstOutput>>10))
+	}
+	if s.unheard.Swap(false) {
+		s.connection.noteUnrecorded("input without a terminal")
+	}
+}
+
 // lookIn looks at what the client sends: for the names of files, and to record it where that is configured.
 func (s *session) lookIn(data []byte) error {
 	if s.names != nil {
 		for _, what := range s.names.write(data) {
 			s.mark(what)
 		}
-	} else if take, _ := s.input.take(len(data)); s.connection.gate.options.RecordInput && take > 0 {
-		data = data[:take]
-		s.recorded(func(w *recording.Writer) error { return w.Input(s.connection.elapsed(), data) })
+	} else {
+		s.heard(data)
 	}
 	if s.broken.Load() {
 		return errBroken

@@ -23,6 +23,7 @@ type session struct {
 	broken   atomic.Bool // the recording has failed
 	output   amount      // that is still recorded
 	input    amount      // the same of what is typed, where that is recorded
+	unheard  atomic.Bool // what is typed is not recorded, though there is no terminal to show it
 	asked    bool        // for a program; of the goroutine that takes the requests
 	exited   atomic.Bool // the client knows how the program ended
 }

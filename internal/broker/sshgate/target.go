@@ -64,7 +64,7 @@ func (u *unreachable) Error() string { return u.err.Error() }
 func (u *unreachable) Unwrap() error { return u.err }
 
 // login connects to the target and logs in. The agent is asked for only where the grant says so.
-func (g *Gate) login(ctx context.Context, grant token.Grant, r rules, session string, openAgent func() (ssh.Channel, error)) (ssh.Conn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
+func (g *Gate) login(ctx context.Context, grant token.Grant, r rules, session string, openAgent func(context.Context) (ssh.Channel, error)) (ssh.Conn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 	fail := func(reason string, err error) (ssh.Conn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 		return nil, nil, nil, &unreachable{reason, err}
 	}
@@ -73,13 +73,13 @@ func (g *Gate) login(ctx context.Context, grant token.Grant, r rules, session st
 	if err != nil {
 		return fail("host_key", err)
 	}
-	method, close, err := g.proof(grant, r, session, openAgent)
+	ctx, cancel := context.WithTimeout(ctx, g.options.Limits.Dial)
+	defer cancel()
+	method, close, err := g.proof(ctx, grant, r, session, openAgent)
 	if err != nil {
 		return fail("login", err)
 	}
 	defer close()
-	ctx, cancel := context.WithTimeout(ctx, g.options.Limits.Dial)
-	defer cancel()
 	conn, err := g.options.Dial(ctx, "tcp", address)
 	if err != nil {
 		return fail("reach", fmt.Errorf("the target %s cannot be reached from the gateway %s: %w", address, g.options.Name, err))
@@ -130,10 +130,13 @@ func (s said) Error() string { return printable(fmt.Sprintf("%.*s", maxSaid, s.e
 func (s said) Unwrap() error { return s.err }
 
 // proof is how the gateway logs in. Close is called after the login.
-func (g *Gate) proof(grant token.Grant, r rules, session string, openAgent func() (ssh.Channel, error)) (method ssh.AuthMethod, close func(), err error) {
+func (g *Gate) proof(ctx context.Context, grant token.Grant, r rules, session string, openAgent func(context.Context) (ssh.Channel, error)) (method ssh.AuthMethod, close func(), err error) {
 	close = func() {}
 	if grant.Proof == token.ForwardedAgent {
-		channel, err := openAgent()
+		channel, err := openAgent(ctx)
+		if errors.Is(err, errUnanswered) {
+			return nil, close, fmt.Errorf("this access logs in at the target with your own agent, and your client did not answer within %v whether it forwards one", g.options.Limits.Dial)
+		}
 		if err != nil {
 			return nil, close, errors.New("this access logs in at the target with your own agent, and your client forwards none: connect with ssh -A")
 		}

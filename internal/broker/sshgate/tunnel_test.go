@@ -35,7 +35,7 @@ func service(t testing.TB, serve func(*net.TCPConn)) *target {
 			}()
 		}
 	}()
-	return &target{port: uint16(listener.Addr().(*net.TCPAddr).Port), hostKey: newKey(t, ""), userCA: newKey(t, "")}
+	return &target{account: "nobody", port: uint16(listener.Addr().(*net.TCPAddr).Port), hostKey: newKey(t, ""), userCA: newKey(t, "")}
 }
 
 // counting answers once its client has said all, as a database does that is told the end of a COPY by the end of what is sent.

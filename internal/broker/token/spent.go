@@ -34,6 +34,9 @@ func (s *Spent) Spend(g Grant, now time.Time) error {
 	return nil
 }
 
+// Return takes back that a token was used, for a session that did not begin by it.
+func (s *Spent) Return(id ID) { delete(s.seen, id) }
+
 // RememberUntil is how long a gateway remembers that the token was used. A clock that is set back must not make a token good again that was forgotten
 // as expired: it is kept for as long again as any token may live.
 func (g Grant) RememberUntil() time.Time { return g.Expires.Add(MaxValidity) }

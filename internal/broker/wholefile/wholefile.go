@@ -1,10 +1,10 @@
-// Package wholefile replaces files that have to be whole.
+// Package wholefile replaces files that have to be whole, and notices when files were replaced.
 //
 // It guarantees that after Replace, whether it fails or succeeds, also when the disk is full, the power fails or the process is killed, a
 // file is the older one or the new one; and that after a Replace without an error it is the new one, also after a power cut. What was
 // being written then is left beside it, under a name that the next Replace takes.
 //
-// A file has one writer at a time; who that is, is for the callers to see to. It reads nothing.
+// A file has one writer at a time; who that is, is for the callers to see to. It reads nothing, but tells whether a file has changed since it was read (State).
 package wholefile
 
 import (
