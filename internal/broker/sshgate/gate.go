@@ -311,7 +311,7 @@ func (g *Gate) handle(conn net.Conn, admitted func()) {
 	a := &attempt{gate: g, client: conn.RemoteAddr()}
 	config := g.config
 	a.configure(&config)
-	client, channels, requests, err := ssh.NewServerConn(conn, &config)
+	client, channels, requests, err := ssh.NewServerConn(promptly(conn), &config)
 	if err != nil {
 		a.abandon()
 		if a.refused == "" {

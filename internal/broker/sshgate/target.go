@@ -88,7 +88,7 @@ func (g *Gate) login(ctx context.Context, grant token.Grant, r rules, session st
 		_ = conn.SetDeadline(deadline) // what cannot be set fails with the first read
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	target, channels, requests, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+	target, channels, requests, err := ssh.NewClientConn(promptly(conn), address, &ssh.ClientConfig{
 		Config: algorithms(), User: grant.Account, Auth: []ssh.AuthMethod{method}, HostKeyCallback: check, HostKeyAlgorithms: algorithmsOfHost, ClientVersion: "SSH-2.0-Holdfast",
 	})
 	stop()
