@@ -70,10 +70,10 @@ func (c *connection) linkEnding(err error) string {
 	switch {
 	case err == nil:
 		return "closed in both directions"
-	case c.ctx.Err() != nil:
-		return "the session ended"
 	case errors.As(err, &network) && !errors.Is(err, net.ErrClosed):
 		return "lost at the target: " + cause(err)
+	case c.ctx.Err() != nil:
+		return "the session ended"
 	}
 	return "closed by the client"
 }

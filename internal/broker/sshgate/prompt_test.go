@@ -1,11 +1,13 @@
 package sshgate
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"syscall"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,4 +85,56 @@ func quick(t *testing.T, conn syscall.Conn) (value int) {
 		t.Fatal(err, failed)
 	}
 	return value
+}
+
+// TestPromptPutsPacketsTogether: however packets are cut, all of each arrives in its order and is counted as written; during the handshake nothing is held.
+func TestPromptPutsPacketsTogether(t *testing.T) {
+	client, server := tcpPair(t)
+	wrapped := promptly(server).(*prompt)
+	heard := make(chan []byte)
+	go func() {
+		all, _ := io.ReadAll(client)
+		heard <- all
+	}()
+	var want []byte
+	write := func(size int) {
+		t.Helper()
+		part := bytes.Repeat([]byte{byte(len(want))}, size)
+		want = append(want, part...)
+		if n, err := wrapped.Write(part); n != size || err != nil {
+			t.Errorf("%d of %d bytes: %v", n, size, err)
+		}
+	}
+	write(piece)
+	if wrapped.has {
+		t.Error("the handshake is held")
+	}
+	wrapped.left.Store(0)
+	for _, sizes := range [][]int{{piece, 28 << 10}, {100}, {piece, 4}, {piece, piece}, {piece, 1 << 20}, {36}} {
+		for i, size := range sizes {
+			write(size)
+			if held := i == 0 && size == piece; wrapped.has != held {
+				t.Errorf("of %v, part %d: held is %v", sizes, i, wrapped.has)
+			}
+		}
+	}
+	server.Close()
+	if got := <-heard; !bytes.Equal(got, want) {
+		t.Errorf("%d bytes came, want %d", len(got), len(want))
+	}
+	if n, err := wrapped.Write(make([]byte, piece)); n != piece || err != nil {
+		t.Errorf("held: %d, %v", n, err)
+	}
+	if n, err := wrapped.Write(make([]byte, 10)); n != 0 || err == nil {
+		t.Errorf("to a closed connection: %d, %v", n, err)
+	}
+}
+
+// TestPacketsAreNeverAPiece: what prompt holds back is safe with these ciphers alone, whose packets have a length (4), a multiple of 16, and a tag (16).
+func TestPacketsAreNeverAPiece(t *testing.T) {
+	for _, cipher := range algorithms().Ciphers {
+		if cipher != ssh.CipherAES128GCM && cipher != ssh.CipherAES256GCM {
+			t.Errorf("of %s it is not known whether a packet may have %d bytes", cipher, piece)
+		}
+	}
 }
