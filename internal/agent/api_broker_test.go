@@ -411,6 +411,50 @@ func BenchmarkLaunch(b *testing.B) {
 	b.Run("proto", func(b *testing.B) { benchmarkRaw(b, o.socket, "application/proto", binary) })
 }
 
+// BenchmarkFirstLaunch starts a broker whose central manager is a black hole, with what it knew before, and launches as soon as anybody answers at the
+// socket: longest-ms is the longest that took, from the start of the server to the answer.
+func BenchmarkFirstLaunch(b *testing.B) {
+	request := &holdfastv1.LaunchRequest{Target: "db1", Address: "10.1.2.3", Protocol: "ssh", Who: "anna"}
+	var longest time.Duration
+	for b.Loop() {
+		began := time.Now()
+		o := newBrokerOnly(b, "gw1", "gw2", "gw3")
+		if r, err := o.client.Launch(b.Context(), request); err != nil || r.Gateway == nil {
+			b.Fatal(r, err)
+		}
+		longest = max(longest, time.Since(began))
+		b.StopTimer()
+		o.stop()
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
+}
+
+// BenchmarkSpread launches a thousand sessions between two samples of three equal gateways: most-share is what the one of them got that got most, in percent.
+func BenchmarkSpread(b *testing.B) {
+	request := &holdfastv1.LaunchRequest{Target: "db1", Address: "10.1.2.3", Protocol: "ssh", Who: "anna"}
+	const launches = 1000
+	most := 0
+	for b.Loop() {
+		b.StopTimer()
+		o := newBrokerOnly(b, "gw1", "gw2", "gw3")
+		b.StartTimer()
+		counts := map[string]int{}
+		for range launches {
+			r, err := o.client.Launch(b.Context(), request)
+			if err != nil || r.Gateway == nil {
+				b.Fatal(r, err)
+			}
+			counts[r.Gateway.Gateway]++
+			most = max(most, counts[r.Gateway.Gateway])
+		}
+		b.StopTimer()
+		o.stop()
+		b.StartTimer()
+	}
+	b.ReportMetric(100*float64(most)/launches, "most-share")
+}
+
 // metered reports what a benchmark costs of a processor's time.
 func metered(b *testing.B) func() {
 	spent := func() time.Duration {
