@@ -57,7 +57,7 @@ var floors = []struct {
 	// The process of a session gateway: its configuration and its command.
 	{"internal/broker/gateway", []string{"internal/broker/sshgate", "internal/broker/token", "internal/broker/recording", "internal/broker/audit", "internal/broker/wholefile"}},
 	// The SSH session gateway, and what it rests on. It knows no broker, only what brokers sign.
-	{"internal/broker/sshgate", []string{"internal/broker/token", "internal/broker/recording", "internal/broker/audit"}},
+	{"internal/broker/sshgate", []string{"internal/broker/token", "internal/broker/recording", "internal/broker/audit", "internal/broker/wholefile"}},
 	{"internal/broker/token", nil},
 	{"internal/broker/recording", nil},
 	{"internal/broker/audit", nil},

@@ -4,8 +4,6 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // promptReads is for how many reads a connection acknowledges at once: more than a handshake and the opening of the first channel have.
@@ -71,6 +69,6 @@ func (p *prompt) Write(data []byte) (int, error) {
 // acknowledge asks for it. The kernel forgets it soon, and a refusal costs nothing but time.
 func (p *prompt) acknowledge() {
 	_ = p.raw.Control(func(descriptor uintptr) {
-		_ = unix.SetsockoptInt(int(descriptor), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1)
+		_ = syscall.SetsockoptInt(int(descriptor), syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 1)
 	})
 }

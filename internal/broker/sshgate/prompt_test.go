@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sys/unix"
 )
 
 // TestPrompt: a connection on which questions and answers alternate makes Linux put off what it acknowledges; in its beginning a prompt one does not, and
@@ -80,7 +79,7 @@ func quick(t *testing.T, conn syscall.Conn) (value int) {
 	}
 	var failed error
 	if err := raw.Control(func(descriptor uintptr) {
-		value, failed = unix.GetsockoptInt(int(descriptor), unix.IPPROTO_TCP, unix.TCP_QUICKACK)
+		value, failed = syscall.GetsockoptInt(int(descriptor), syscall.IPPROTO_TCP, syscall.TCP_QUICKACK)
 	}); err != nil || failed != nil {
 		t.Fatal(err, failed)
 	}

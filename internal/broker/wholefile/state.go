@@ -2,9 +2,8 @@ package wholefile
 
 import (
 	"os"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // State tells whether a file is still the one that was read: the zero State is none. A file that is put in the place of another has another number, and one that is
@@ -21,13 +20,17 @@ const settling = 2 * time.Second
 
 // Look returns the state of a file. It is to be asked for before the file is read: what changes meanwhile then makes a difference the next time.
 func Look(path string, now time.Time) (State, error) {
-	var stat unix.Stat_t
-	if err := unix.Stat(path, &stat); err != nil {
-		return State{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	info, err := os.Stat(path)
+	if err != nil {
+		return State{}, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return State{modified: info.ModTime().UnixNano(), size: info.Size()}, nil // never the same: it is read each time
 	}
 	changed := time.Unix(stat.Ctim.Unix())
 	return State{
-		device: uint64(stat.Dev), inode: stat.Ino, size: stat.Size, modified: stat.Mtim.Nano(), change: stat.Ctim.Nano(),
+		device: stat.Dev, inode: stat.Ino, size: stat.Size, modified: stat.Mtim.Nano(), change: stat.Ctim.Nano(),
 		settled: now.Sub(changed) > settling,
 	}, nil
 }
