@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +101,8 @@ func TestAgentThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestOpenedTooLate: a channel that is opened when nobody waits for it any more is closed.
+// TestOpenedTooLate: a channel that is opened when nobody waits for it any more is closed. Until then it counts, or the other side could leave any number of them
+// unanswered.
 func TestOpenedTooLate(t *testing.T) {
 	c, _ := lone(t)
 	late := &lateConn{answer: make(chan struct{}), closed: make(chan struct{})}
@@ -113,8 +115,14 @@ func TestOpenedTooLate(t *testing.T) {
 	if got := <-refused; !strings.Contains(got, "not answered in time") {
 		t.Errorf("refused with %q", got)
 	}
+	if c.channels.Load() != 1 || c.unread.Load() != window {
+		t.Errorf("%d channels count, and %d bytes", c.channels.Load(), c.unread.Load())
+	}
 	close(late.answer)
 	<-late.closed
+	for c.channels.Load() != 0 || c.unread.Load() != 0 {
+		runtime.Gosched()
+	}
 }
 
 type rejecting struct {

@@ -115,7 +115,7 @@ func (c *connection) linger(carried <-chan struct{}) {
 func (c *connection) pass(n ssh.NewChannel, onward ssh.Conn, what string) (offered, opened side, ok bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.patience(n.ChannelType()))
 	defer cancel()
-	channel, requests, err := openWithin(ctx, onward, n.ChannelType(), n.ExtraData())
+	channel, requests, err := c.openWithin(ctx, onward, n.ChannelType(), n.ExtraData())
 	if err != nil {
 		c.answer(n.Reject(rejection(err)))
 		return side{}, side{}, false

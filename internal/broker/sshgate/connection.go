@@ -350,7 +350,7 @@ func (c *connection) login() (ssh.Conn, error) {
 
 // openAgent opens a channel to the agent that the client forwards. When the context ends it is closed, or no longer waited for.
 func (c *connection) openAgent(ctx context.Context) (ssh.Channel, error) {
-	channel, requests, err := openWithin(ctx, c.conn, agentChannel, nil)
+	channel, requests, err := c.openWithin(ctx, c.conn, agentChannel, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -364,8 +364,9 @@ const agentChannel = "auth-agent@openssh.com"
 // errUnanswered is why a channel is not there that the other side should have opened or refused.
 var errUnanswered = errors.New("it was not answered in time")
 
-// openWithin opens a channel, and gives up when the context ends: the library waits as long as the connection lasts. What is opened later is closed.
-func openWithin(ctx context.Context, conn ssh.Conn, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+// openWithin opens a channel, and gives up when the context ends: the library waits as long as the connection lasts, and so it counts among the session's
+// channels until then. What is opened later is closed.
+func (c *connection) openWithin(ctx context.Context, conn ssh.Conn, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	type opened struct {
 		channel  ssh.Channel
 		requests <-chan *ssh.Request
@@ -381,12 +382,16 @@ func openWithin(ctx context.Context, conn ssh.Conn, kind string, extra []byte) (
 				go ssh.DiscardRequests(requests)
 				_ = channel.Close()
 			}
+			c.channels.Add(-1)
+			c.unread.Add(-window)
 		}
 	}()
 	select {
 	case o := <-answer:
 		return o.channel, o.requests, o.err
 	case <-ctx.Done():
+		c.channels.Add(1)
+		c.unread.Add(window)
 		return nil, nil, errUnanswered
 	}
 }
