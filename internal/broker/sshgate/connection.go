@@ -300,7 +300,7 @@ func (c *connection) carry(n ssh.NewChannel, windows int, serve func()) {
 	hold := int64(windows) * window
 	channels, unread := c.channels.Add(1), c.unread.Add(hold)
 	free := func() { c.channels.Add(-1); c.unread.Add(-hold) }
-	reason := ""
+	var reason string
 	switch {
 	case channels > int64(limits.Channels):
 		reason = fmt.Sprintf("a session has at most %d channels at a time", limits.Channels)
