@@ -43,6 +43,7 @@ A user comes with a session token as the user name, and needs nothing but ssh:
 
   ssh -p 2222 TOKEN@gateway          a shell, a command; sftp, scp and rsync likewise
   ssh -J TOKEN@gateway:2222 target   past the gateway, unrecorded, where the token allows it
+  ssh -N -L 5432:db1:5432 -p 2222 TOKEN@gateway   a tunnel to a service of any protocol, unrecorded, with a token for it
 
 The configuration file is described in docs/broker.md. The brokers' keys and the known hosts are read again when they change;
 everything else with the next start. SIGTERM takes no new sessions, lets those under way end, and ends them after the
