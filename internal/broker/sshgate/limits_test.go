@@ -317,7 +317,10 @@ func TestAuditFails(t *testing.T) {
 	if got := b.ssh("", tk, "true"); got.code != 255 || !strings.Contains(got.errs, "cannot audit it") || !strings.Contains(got.errs, "The token stays good") {
 		t.Errorf("got %+v", got)
 	}
-	if len(b.gate.sessions) != 0 {
+	b.gate.lock.Lock()
+	left := len(b.gate.sessions)
+	b.gate.lock.Unlock()
+	if left != 0 {
 		t.Error("a session is left over")
 	}
 	if got := valueOf(b.gate.counts.auditFailed); got != 2 { // the beginning, and the refusal
