@@ -255,7 +255,7 @@ func network1(name, subnet, gateway string) rules.Value {
 // are back; those that were changed apart are merged the same everywhere.
 func TestThreeBrokersInAnOutage(t *testing.T) {
 	f := newFleet(t, 3)
-	roads := &network{brokers: map[string]*testBroker{}}
+	roads := &network{brokers: map[string]*Broker{}}
 	brokers := map[string]*testBroker{}
 	for _, name := range []string{"b1", "b2", "b3"} {
 		b := newBroker(t, name, road{roads, name})
@@ -313,6 +313,7 @@ func TestThreeBrokersInAnOutage(t *testing.T) {
 	eventually(t, "the contest is decided everywhere", func() bool {
 		return !b1.has(rules.Contested.Code) && !b2.has(rules.Contested.Code) && !b3.has(rules.Contested.Code)
 	})
+	roads.set("b2", nil)
 	b2.close()
 	b2.start()
 	if book, _ := b2.Rules(); len(book.Entries()) != 2 {
@@ -322,7 +323,7 @@ func TestThreeBrokersInAnOutage(t *testing.T) {
 
 // Rules that are longer than a part arrive whole.
 func TestManyRulesAreExchangedInParts(t *testing.T) {
-	roads := &network{brokers: map[string]*testBroker{}}
+	roads := &network{brokers: map[string]*Broker{}}
 	b1, b2 := newBroker(t, "b1", road{roads, "b1"}), newBroker(t, "b2", road{roads, "b2"})
 	book, _ := b1.Rules()
 	by, err := rules.Author{Origin: "b1"}, error(nil)
@@ -367,7 +368,7 @@ func manyMembers(n int) (members []rules.Member) {
 
 // What is not in use takes no part: it has nothing to say and asks nobody.
 func TestABrokerThatIsNotInUseIsLeftAlone(t *testing.T) {
-	roads := &network{brokers: map[string]*testBroker{}}
+	roads := &network{brokers: map[string]*Broker{}}
 	b1, b2 := newBroker(t, "b1", road{roads, "b1"}), newBroker(t, "b2", road{roads, "b2"})
 	roads.set("b1", b1)
 	roads.set("b2", b2)

@@ -164,7 +164,7 @@ func (f *fakeFleet) fingerprint() poll.Fingerprint { return sha256.Sum256(f.serv
 // link is a link of it, with times that suit a test.
 func (f *fakeFleet) link() Link {
 	return Link{Fingerprint: f.fingerprint(), Link: watch.Link{
-		Fleet: "east", Address: f.address(), Poll: 20 * time.Millisecond, Timeout: 200 * time.Millisecond, Probe: 20 * time.Millisecond, Keep: 50 * time.Millisecond,
+		Fleet: "east", Address: f.address(), Poll: 20 * time.Millisecond, Timeout: time.Second, Probe: 20 * time.Millisecond, Keep: 50 * time.Millisecond,
 	}}
 }
 
@@ -294,7 +294,7 @@ func (b *testBroker) lines() (entries []Entry) {
 // network is how brokers of a test reach each other.
 type network struct {
 	mu      sync.Mutex
-	brokers map[string]*testBroker
+	brokers map[string]*Broker // those that are up
 }
 
 type road struct {
@@ -329,6 +329,6 @@ func (n *network) set(name string, b *testBroker) {
 	if b == nil {
 		delete(n.brokers, name)
 	} else {
-		n.brokers[name] = b
+		n.brokers[name] = b.Broker
 	}
 }
