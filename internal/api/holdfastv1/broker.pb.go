@@ -1830,7 +1830,16 @@ type LaunchRequest struct {
 	// How many alternates the answer lists; 0: 4; at most 5,000.
 	MaxAlternates int32 `protobuf:"varint,8,opt,name=max_alternates,json=maxAlternates,proto3" json:"max_alternates,omitempty"`
 	// What the launch was called in an earlier answer; empty: it is a new one.
-	Launch        string `protobuf:"bytes,9,opt,name=launch,proto3" json:"launch,omitempty"`
+	Launch string `protobuf:"bytes,9,opt,name=launch,proto3" json:"launch,omitempty"`
+	// The account on the target. Whoever names one, or asks for the protocol tcp with a port, asks for a session token: a grant has to allow
+	// it, and a gateway of Holdfast's own takes the session with it.
+	Account string `protobuf:"bytes,10,opt,name=account,proto3" json:"account,omitempty"`
+	// Port of the target; default 22 for ssh, and none for others.
+	Port uint32 `protobuf:"varint,11,opt,name=port,proto3" json:"port,omitempty"`
+	// What is to be done in the session (shell, exec, sftp and so on); empty: all that the grant allows.
+	Channels []string `protobuf:"bytes,12,rep,name=channels,proto3" json:"channels,omitempty"`
+	// Public key that the client proves to the gateway, as in authorized_keys; empty: whoever has the token may use it.
+	ClientKey     string `protobuf:"bytes,13,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1928,6 +1937,34 @@ func (x *LaunchRequest) GetLaunch() string {
 	return ""
 }
 
+func (x *LaunchRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *LaunchRequest) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *LaunchRequest) GetChannels() []string {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
+func (x *LaunchRequest) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
 type LaunchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the audit calls this launch; empty for a dry run.
@@ -1952,8 +1989,14 @@ type LaunchResponse struct {
 	// The age is beyond the warning age.
 	Old bool `protobuf:"varint,12,opt,name=old,proto3" json:"old,omitempty"`
 	// Why nothing was launched.
-	Refusal       *LaunchRefusal `protobuf:"bytes,13,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	DryRun        bool           `protobuf:"varint,14,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Refusal *LaunchRefusal `protobuf:"bytes,13,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	DryRun  bool           `protobuf:"varint,14,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The one-time session token for this gateway; empty where none was asked for, for a dry run, and for gateways that take none.
+	Token string `protobuf:"bytes,15,opt,name=token,proto3" json:"token,omitempty"`
+	// By which the gateway proves itself, as in authorized_keys; empty: not known.
+	GatewayHostKeys []string `protobuf:"bytes,16,rep,name=gateway_host_keys,json=gatewayHostKeys,proto3" json:"gateway_host_keys,omitempty"`
+	// What allowed it; left out where no token was asked for.
+	Granted       *GrantedSession `protobuf:"bytes,17,opt,name=granted,proto3" json:"granted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2086,6 +2129,114 @@ func (x *LaunchResponse) GetDryRun() bool {
 	return false
 }
 
+func (x *LaunchResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *LaunchResponse) GetGatewayHostKeys() []string {
+	if x != nil {
+		return x.GatewayHostKeys
+	}
+	return nil
+}
+
+func (x *LaunchResponse) GetGranted() *GrantedSession {
+	if x != nil {
+		return x.Granted
+	}
+	return nil
+}
+
+// GrantedSession is what a grant allows for one session.
+type GrantedSession struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Grant   string                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	Who     string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	Account string                 `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
+	// host:port.
+	Target   string   `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
+	Channels []string `protobuf:"bytes,5,rep,name=channels,proto3" json:"channels,omitempty"`
+	// The gateway logs in at the target with the user's forwarded agent.
+	ForwardedAgent bool `protobuf:"varint,6,opt,name=forwarded_agent,json=forwardedAgent,proto3" json:"forwarded_agent,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *GrantedSession) Reset() {
+	*x = GrantedSession{}
+	mi := &file_holdfast_v1_broker_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantedSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantedSession) ProtoMessage() {}
+
+func (x *GrantedSession) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_broker_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantedSession.ProtoReflect.Descriptor instead.
+func (*GrantedSession) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GrantedSession) GetGrant() string {
+	if x != nil {
+		return x.Grant
+	}
+	return ""
+}
+
+func (x *GrantedSession) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *GrantedSession) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *GrantedSession) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *GrantedSession) GetChannels() []string {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
+func (x *GrantedSession) GetForwardedAgent() bool {
+	if x != nil {
+		return x.ForwardedAgent
+	}
+	return false
+}
+
 type PickedGateway struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// FLEET/KEY.
@@ -2106,7 +2257,7 @@ type PickedGateway struct {
 
 func (x *PickedGateway) Reset() {
 	*x = PickedGateway{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[27]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2269,7 @@ func (x *PickedGateway) String() string {
 func (*PickedGateway) ProtoMessage() {}
 
 func (x *PickedGateway) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[27]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2282,7 @@ func (x *PickedGateway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PickedGateway.ProtoReflect.Descriptor instead.
 func (*PickedGateway) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{27}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PickedGateway) GetGateway() string {
@@ -2201,7 +2352,7 @@ type LeftOutGateway struct {
 
 func (x *LeftOutGateway) Reset() {
 	*x = LeftOutGateway{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[28]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2364,7 @@ func (x *LeftOutGateway) String() string {
 func (*LeftOutGateway) ProtoMessage() {}
 
 func (x *LeftOutGateway) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[28]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2377,7 @@ func (x *LeftOutGateway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeftOutGateway.ProtoReflect.Descriptor instead.
 func (*LeftOutGateway) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{28}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeftOutGateway) GetGateway() string {
@@ -2258,7 +2409,7 @@ type MatchedRule struct {
 
 func (x *MatchedRule) Reset() {
 	*x = MatchedRule{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[29]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2421,7 @@ func (x *MatchedRule) String() string {
 func (*MatchedRule) ProtoMessage() {}
 
 func (x *MatchedRule) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[29]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2434,7 @@ func (x *MatchedRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MatchedRule.ProtoReflect.Descriptor instead.
 func (*MatchedRule) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{29}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MatchedRule) GetNetwork() string {
@@ -2329,7 +2480,7 @@ type LaunchRefusal struct {
 
 func (x *LaunchRefusal) Reset() {
 	*x = LaunchRefusal{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[30]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2492,7 @@ func (x *LaunchRefusal) String() string {
 func (*LaunchRefusal) ProtoMessage() {}
 
 func (x *LaunchRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[30]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2505,7 @@ func (x *LaunchRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchRefusal.ProtoReflect.Descriptor instead.
 func (*LaunchRefusal) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{30}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LaunchRefusal) GetCode() string {
@@ -2394,7 +2545,7 @@ type OutcomeRequest struct {
 
 func (x *OutcomeRequest) Reset() {
 	*x = OutcomeRequest{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[31]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2557,7 @@ func (x *OutcomeRequest) String() string {
 func (*OutcomeRequest) ProtoMessage() {}
 
 func (x *OutcomeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[31]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2570,7 @@ func (x *OutcomeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeRequest.ProtoReflect.Descriptor instead.
 func (*OutcomeRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{31}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OutcomeRequest) GetRequest() *LaunchRequest {
@@ -2460,7 +2611,7 @@ type OutcomeResponse struct {
 
 func (x *OutcomeResponse) Reset() {
 	*x = OutcomeResponse{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[32]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2623,7 @@ func (x *OutcomeResponse) String() string {
 func (*OutcomeResponse) ProtoMessage() {}
 
 func (x *OutcomeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[32]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2636,7 @@ func (x *OutcomeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeResponse.ProtoReflect.Descriptor instead.
 func (*OutcomeResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{32}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OutcomeResponse) GetNext() *LaunchResponse {
@@ -2504,7 +2655,7 @@ type ExplainLaunchRequest struct {
 
 func (x *ExplainLaunchRequest) Reset() {
 	*x = ExplainLaunchRequest{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[33]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2667,7 @@ func (x *ExplainLaunchRequest) String() string {
 func (*ExplainLaunchRequest) ProtoMessage() {}
 
 func (x *ExplainLaunchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[33]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2680,7 @@ func (x *ExplainLaunchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainLaunchRequest.ProtoReflect.Descriptor instead.
 func (*ExplainLaunchRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{33}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainLaunchRequest) GetRequest() *LaunchRequest {
@@ -2544,14 +2695,16 @@ type ExplainLaunchResponse struct {
 	// The whole of it in lines.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// With every gateway that was left out, up to 5,000.
-	Answer        *LaunchResponse `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	Answer *LaunchResponse `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	// What each grant says of it, in lines; empty where no token is asked for.
+	Grants        string `protobuf:"bytes,3,opt,name=grants,proto3" json:"grants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainLaunchResponse) Reset() {
 	*x = ExplainLaunchResponse{}
-	mi := &file_holdfast_v1_broker_proto_msgTypes[34]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +2716,7 @@ func (x *ExplainLaunchResponse) String() string {
 func (*ExplainLaunchResponse) ProtoMessage() {}
 
 func (x *ExplainLaunchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_broker_proto_msgTypes[34]
+	mi := &file_holdfast_v1_broker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +2729,7 @@ func (x *ExplainLaunchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainLaunchResponse.ProtoReflect.Descriptor instead.
 func (*ExplainLaunchResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{34}
+	return file_holdfast_v1_broker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainLaunchResponse) GetText() string {
@@ -2591,6 +2744,13 @@ func (x *ExplainLaunchResponse) GetAnswer() *LaunchResponse {
 		return x.Answer
 	}
 	return nil
+}
+
+func (x *ExplainLaunchResponse) GetGrants() string {
+	if x != nil {
+		return x.Grants
+	}
+	return ""
 }
 
 var File_holdfast_v1_broker_proto protoreflect.FileDescriptor
@@ -2736,7 +2896,7 @@ const file_holdfast_v1_broker_proto_rawDesc = "" +
 	"RuleChange\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xf5\x01\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xde\x02\n" +
 	"\rLaunchRequest\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
@@ -2746,7 +2906,13 @@ const file_holdfast_v1_broker_proto_rawDesc = "" +
 	"\x05tried\x18\x06 \x03(\tR\x05tried\x12\x17\n" +
 	"\adry_run\x18\a \x01(\bR\x06dryRun\x12%\n" +
 	"\x0emax_alternates\x18\b \x01(\x05R\rmaxAlternates\x12\x16\n" +
-	"\x06launch\x18\t \x01(\tR\x06launch\"\x80\x04\n" +
+	"\x06launch\x18\t \x01(\tR\x06launch\x12\x18\n" +
+	"\aaccount\x18\n" +
+	" \x01(\tR\aaccount\x12\x12\n" +
+	"\x04port\x18\v \x01(\rR\x04port\x12\x1a\n" +
+	"\bchannels\x18\f \x03(\tR\bchannels\x12\x1d\n" +
+	"\n" +
+	"client_key\x18\r \x01(\tR\tclientKey\"\xf9\x04\n" +
 	"\x0eLaunchResponse\x12\x16\n" +
 	"\x06launch\x18\x01 \x01(\tR\x06launch\x124\n" +
 	"\agateway\x18\x02 \x01(\v2\x1a.holdfast.v1.PickedGatewayR\agateway\x12:\n" +
@@ -2764,7 +2930,17 @@ const file_holdfast_v1_broker_proto_rawDesc = "" +
 	"\bat_least\x18\v \x01(\bR\aatLeast\x12\x10\n" +
 	"\x03old\x18\f \x01(\bR\x03old\x124\n" +
 	"\arefusal\x18\r \x01(\v2\x1a.holdfast.v1.LaunchRefusalR\arefusal\x12\x17\n" +
-	"\adry_run\x18\x0e \x01(\bR\x06dryRun\"\xe2\x01\n" +
+	"\adry_run\x18\x0e \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05token\x18\x0f \x01(\tR\x05token\x12*\n" +
+	"\x11gateway_host_keys\x18\x10 \x03(\tR\x0fgatewayHostKeys\x125\n" +
+	"\agranted\x18\x11 \x01(\v2\x1b.holdfast.v1.GrantedSessionR\agranted\"\xaf\x01\n" +
+	"\x0eGrantedSession\x12\x14\n" +
+	"\x05grant\x18\x01 \x01(\tR\x05grant\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x18\n" +
+	"\aaccount\x18\x03 \x01(\tR\aaccount\x12\x16\n" +
+	"\x06target\x18\x04 \x01(\tR\x06target\x12\x1a\n" +
+	"\bchannels\x18\x05 \x03(\tR\bchannels\x12'\n" +
+	"\x0fforwarded_agent\x18\x06 \x01(\bR\x0eforwardedAgent\"\xe2\x01\n" +
 	"\rPickedGateway\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -2798,10 +2974,11 @@ const file_holdfast_v1_broker_proto_rawDesc = "" +
 	"\x0fOutcomeResponse\x12/\n" +
 	"\x04next\x18\x01 \x01(\v2\x1b.holdfast.v1.LaunchResponseR\x04next\"L\n" +
 	"\x14ExplainLaunchRequest\x124\n" +
-	"\arequest\x18\x01 \x01(\v2\x1a.holdfast.v1.LaunchRequestR\arequest\"`\n" +
+	"\arequest\x18\x01 \x01(\v2\x1a.holdfast.v1.LaunchRequestR\arequest\"x\n" +
 	"\x15ExplainLaunchResponse\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x123\n" +
-	"\x06answer\x18\x02 \x01(\v2\x1b.holdfast.v1.LaunchResponseR\x06answer2\x80\x06\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1b.holdfast.v1.LaunchResponseR\x06answer\x12\x16\n" +
+	"\x06grants\x18\x03 \x01(\tR\x06grants2\x80\x06\n" +
 	"\x06Broker\x12;\n" +
 	"\x04Link\x12\x18.holdfast.v1.LinkRequest\x1a\x19.holdfast.v1.LinkResponse\x12A\n" +
 	"\x06Unlink\x12\x1a.holdfast.v1.UnlinkRequest\x1a\x1b.holdfast.v1.UnlinkResponse\x12A\n" +
@@ -2828,7 +3005,7 @@ func file_holdfast_v1_broker_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_broker_proto_rawDescData
 }
 
-var file_holdfast_v1_broker_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_holdfast_v1_broker_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_holdfast_v1_broker_proto_goTypes = []any{
 	(*FleetLink)(nil),             // 0: holdfast.v1.FleetLink
 	(*GatewayService)(nil),        // 1: holdfast.v1.GatewayService
@@ -2857,15 +3034,16 @@ var file_holdfast_v1_broker_proto_goTypes = []any{
 	(*RuleChange)(nil),            // 24: holdfast.v1.RuleChange
 	(*LaunchRequest)(nil),         // 25: holdfast.v1.LaunchRequest
 	(*LaunchResponse)(nil),        // 26: holdfast.v1.LaunchResponse
-	(*PickedGateway)(nil),         // 27: holdfast.v1.PickedGateway
-	(*LeftOutGateway)(nil),        // 28: holdfast.v1.LeftOutGateway
-	(*MatchedRule)(nil),           // 29: holdfast.v1.MatchedRule
-	(*LaunchRefusal)(nil),         // 30: holdfast.v1.LaunchRefusal
-	(*OutcomeRequest)(nil),        // 31: holdfast.v1.OutcomeRequest
-	(*OutcomeResponse)(nil),       // 32: holdfast.v1.OutcomeResponse
-	(*ExplainLaunchRequest)(nil),  // 33: holdfast.v1.ExplainLaunchRequest
-	(*ExplainLaunchResponse)(nil), // 34: holdfast.v1.ExplainLaunchResponse
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*GrantedSession)(nil),        // 27: holdfast.v1.GrantedSession
+	(*PickedGateway)(nil),         // 28: holdfast.v1.PickedGateway
+	(*LeftOutGateway)(nil),        // 29: holdfast.v1.LeftOutGateway
+	(*MatchedRule)(nil),           // 30: holdfast.v1.MatchedRule
+	(*LaunchRefusal)(nil),         // 31: holdfast.v1.LaunchRefusal
+	(*OutcomeRequest)(nil),        // 32: holdfast.v1.OutcomeRequest
+	(*OutcomeResponse)(nil),       // 33: holdfast.v1.OutcomeResponse
+	(*ExplainLaunchRequest)(nil),  // 34: holdfast.v1.ExplainLaunchRequest
+	(*ExplainLaunchResponse)(nil), // 35: holdfast.v1.ExplainLaunchResponse
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
 }
 var file_holdfast_v1_broker_proto_depIdxs = []int32{
 	1,  // 0: holdfast.v1.FleetLink.services:type_name -> holdfast.v1.GatewayService
@@ -2876,56 +3054,57 @@ var file_holdfast_v1_broker_proto_depIdxs = []int32{
 	11, // 5: holdfast.v1.GatewaysResponse.gateways:type_name -> holdfast.v1.GatewayStatus
 	1,  // 6: holdfast.v1.GatewayStatus.services:type_name -> holdfast.v1.GatewayService
 	12, // 7: holdfast.v1.GatewayStatus.health:type_name -> holdfast.v1.GatewayHealth
-	35, // 8: holdfast.v1.GatewayStatus.proven:type_name -> google.protobuf.Timestamp
+	36, // 8: holdfast.v1.GatewayStatus.proven:type_name -> google.protobuf.Timestamp
 	13, // 9: holdfast.v1.NetworkRule.gateways:type_name -> holdfast.v1.RuleMember
 	13, // 10: holdfast.v1.OverrideRule.gateways:type_name -> holdfast.v1.RuleMember
-	35, // 11: holdfast.v1.OverrideRule.until:type_name -> google.protobuf.Timestamp
+	36, // 11: holdfast.v1.OverrideRule.until:type_name -> google.protobuf.Timestamp
 	14, // 12: holdfast.v1.RuleEntry.network:type_name -> holdfast.v1.NetworkRule
 	15, // 13: holdfast.v1.RuleEntry.assignment:type_name -> holdfast.v1.AssignmentRule
 	16, // 14: holdfast.v1.RuleEntry.policy:type_name -> holdfast.v1.PolicyRule
 	17, // 15: holdfast.v1.RuleEntry.override:type_name -> holdfast.v1.OverrideRule
-	35, // 16: holdfast.v1.RuleEntry.at:type_name -> google.protobuf.Timestamp
+	36, // 16: holdfast.v1.RuleEntry.at:type_name -> google.protobuf.Timestamp
 	18, // 17: holdfast.v1.RulesResponse.rules:type_name -> holdfast.v1.RuleEntry
 	14, // 18: holdfast.v1.PutRuleRequest.network:type_name -> holdfast.v1.NetworkRule
 	15, // 19: holdfast.v1.PutRuleRequest.assignment:type_name -> holdfast.v1.AssignmentRule
 	16, // 20: holdfast.v1.PutRuleRequest.policy:type_name -> holdfast.v1.PolicyRule
 	13, // 21: holdfast.v1.OverrideRequest.gateways:type_name -> holdfast.v1.RuleMember
-	27, // 22: holdfast.v1.LaunchResponse.gateway:type_name -> holdfast.v1.PickedGateway
-	27, // 23: holdfast.v1.LaunchResponse.alternates:type_name -> holdfast.v1.PickedGateway
-	28, // 24: holdfast.v1.LaunchResponse.left_out:type_name -> holdfast.v1.LeftOutGateway
-	29, // 25: holdfast.v1.LaunchResponse.rule:type_name -> holdfast.v1.MatchedRule
-	30, // 26: holdfast.v1.LaunchResponse.refusal:type_name -> holdfast.v1.LaunchRefusal
-	25, // 27: holdfast.v1.OutcomeRequest.request:type_name -> holdfast.v1.LaunchRequest
-	26, // 28: holdfast.v1.OutcomeResponse.next:type_name -> holdfast.v1.LaunchResponse
-	25, // 29: holdfast.v1.ExplainLaunchRequest.request:type_name -> holdfast.v1.LaunchRequest
-	26, // 30: holdfast.v1.ExplainLaunchResponse.answer:type_name -> holdfast.v1.LaunchResponse
-	2,  // 31: holdfast.v1.Broker.Link:input_type -> holdfast.v1.LinkRequest
-	4,  // 32: holdfast.v1.Broker.Unlink:input_type -> holdfast.v1.UnlinkRequest
-	6,  // 33: holdfast.v1.Broker.Fleets:input_type -> holdfast.v1.FleetsRequest
-	9,  // 34: holdfast.v1.Broker.Gateways:input_type -> holdfast.v1.GatewaysRequest
-	19, // 35: holdfast.v1.Broker.Rules:input_type -> holdfast.v1.RulesRequest
-	21, // 36: holdfast.v1.Broker.PutRule:input_type -> holdfast.v1.PutRuleRequest
-	22, // 37: holdfast.v1.Broker.RemoveRule:input_type -> holdfast.v1.RemoveRuleRequest
-	23, // 38: holdfast.v1.Broker.Override:input_type -> holdfast.v1.OverrideRequest
-	25, // 39: holdfast.v1.Broker.Launch:input_type -> holdfast.v1.LaunchRequest
-	31, // 40: holdfast.v1.Broker.Outcome:input_type -> holdfast.v1.OutcomeRequest
-	33, // 41: holdfast.v1.Broker.ExplainLaunch:input_type -> holdfast.v1.ExplainLaunchRequest
-	3,  // 42: holdfast.v1.Broker.Link:output_type -> holdfast.v1.LinkResponse
-	5,  // 43: holdfast.v1.Broker.Unlink:output_type -> holdfast.v1.UnlinkResponse
-	7,  // 44: holdfast.v1.Broker.Fleets:output_type -> holdfast.v1.FleetsResponse
-	10, // 45: holdfast.v1.Broker.Gateways:output_type -> holdfast.v1.GatewaysResponse
-	20, // 46: holdfast.v1.Broker.Rules:output_type -> holdfast.v1.RulesResponse
-	24, // 47: holdfast.v1.Broker.PutRule:output_type -> holdfast.v1.RuleChange
-	24, // 48: holdfast.v1.Broker.RemoveRule:output_type -> holdfast.v1.RuleChange
-	24, // 49: holdfast.v1.Broker.Override:output_type -> holdfast.v1.RuleChange
-	26, // 50: holdfast.v1.Broker.Launch:output_type -> holdfast.v1.LaunchResponse
-	32, // 51: holdfast.v1.Broker.Outcome:output_type -> holdfast.v1.OutcomeResponse
-	34, // 52: holdfast.v1.Broker.ExplainLaunch:output_type -> holdfast.v1.ExplainLaunchResponse
-	42, // [42:53] is the sub-list for method output_type
-	31, // [31:42] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	28, // 22: holdfast.v1.LaunchResponse.gateway:type_name -> holdfast.v1.PickedGateway
+	28, // 23: holdfast.v1.LaunchResponse.alternates:type_name -> holdfast.v1.PickedGateway
+	29, // 24: holdfast.v1.LaunchResponse.left_out:type_name -> holdfast.v1.LeftOutGateway
+	30, // 25: holdfast.v1.LaunchResponse.rule:type_name -> holdfast.v1.MatchedRule
+	31, // 26: holdfast.v1.LaunchResponse.refusal:type_name -> holdfast.v1.LaunchRefusal
+	27, // 27: holdfast.v1.LaunchResponse.granted:type_name -> holdfast.v1.GrantedSession
+	25, // 28: holdfast.v1.OutcomeRequest.request:type_name -> holdfast.v1.LaunchRequest
+	26, // 29: holdfast.v1.OutcomeResponse.next:type_name -> holdfast.v1.LaunchResponse
+	25, // 30: holdfast.v1.ExplainLaunchRequest.request:type_name -> holdfast.v1.LaunchRequest
+	26, // 31: holdfast.v1.ExplainLaunchResponse.answer:type_name -> holdfast.v1.LaunchResponse
+	2,  // 32: holdfast.v1.Broker.Link:input_type -> holdfast.v1.LinkRequest
+	4,  // 33: holdfast.v1.Broker.Unlink:input_type -> holdfast.v1.UnlinkRequest
+	6,  // 34: holdfast.v1.Broker.Fleets:input_type -> holdfast.v1.FleetsRequest
+	9,  // 35: holdfast.v1.Broker.Gateways:input_type -> holdfast.v1.GatewaysRequest
+	19, // 36: holdfast.v1.Broker.Rules:input_type -> holdfast.v1.RulesRequest
+	21, // 37: holdfast.v1.Broker.PutRule:input_type -> holdfast.v1.PutRuleRequest
+	22, // 38: holdfast.v1.Broker.RemoveRule:input_type -> holdfast.v1.RemoveRuleRequest
+	23, // 39: holdfast.v1.Broker.Override:input_type -> holdfast.v1.OverrideRequest
+	25, // 40: holdfast.v1.Broker.Launch:input_type -> holdfast.v1.LaunchRequest
+	32, // 41: holdfast.v1.Broker.Outcome:input_type -> holdfast.v1.OutcomeRequest
+	34, // 42: holdfast.v1.Broker.ExplainLaunch:input_type -> holdfast.v1.ExplainLaunchRequest
+	3,  // 43: holdfast.v1.Broker.Link:output_type -> holdfast.v1.LinkResponse
+	5,  // 44: holdfast.v1.Broker.Unlink:output_type -> holdfast.v1.UnlinkResponse
+	7,  // 45: holdfast.v1.Broker.Fleets:output_type -> holdfast.v1.FleetsResponse
+	10, // 46: holdfast.v1.Broker.Gateways:output_type -> holdfast.v1.GatewaysResponse
+	20, // 47: holdfast.v1.Broker.Rules:output_type -> holdfast.v1.RulesResponse
+	24, // 48: holdfast.v1.Broker.PutRule:output_type -> holdfast.v1.RuleChange
+	24, // 49: holdfast.v1.Broker.RemoveRule:output_type -> holdfast.v1.RuleChange
+	24, // 50: holdfast.v1.Broker.Override:output_type -> holdfast.v1.RuleChange
+	26, // 51: holdfast.v1.Broker.Launch:output_type -> holdfast.v1.LaunchResponse
+	33, // 52: holdfast.v1.Broker.Outcome:output_type -> holdfast.v1.OutcomeResponse
+	35, // 53: holdfast.v1.Broker.ExplainLaunch:output_type -> holdfast.v1.ExplainLaunchResponse
+	43, // [43:54] is the sub-list for method output_type
+	32, // [32:43] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_broker_proto_init() }
@@ -2933,14 +3112,14 @@ func file_holdfast_v1_broker_proto_init() {
 	if File_holdfast_v1_broker_proto != nil {
 		return
 	}
-	file_holdfast_v1_broker_proto_msgTypes[27].OneofWrappers = []any{}
+	file_holdfast_v1_broker_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_broker_proto_rawDesc), len(file_holdfast_v1_broker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
