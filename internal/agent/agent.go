@@ -72,6 +72,7 @@ type Options struct {
 	GuardSocket    string // of this node's guard; empty: none is looked for
 	Replace        bool   // take the place of the agent that runs, if one does
 	Took           func() // called when that is done, or was not needed; may be nil
+	BrokerFile     string // the broker's own settings; empty, or not there: no session tokens are made
 	MetricsAddress string // host:port for Prometheus besides the socket; default none
 	Version        string
 	Logger         *slog.Logger
@@ -401,7 +402,7 @@ func (a *Agent) listenLocal() (*api.Server, error) {
 	}
 	server, err := api.ListenLocal(api.LocalOptions{
 		Inherited: inherited,
-		Path:      a.options.Socket, Group: a.options.SocketGroup, Node: nodeService{a}, Broker: brokerService{a.broker}, Logger: a.log,
+		Path:      a.options.Socket, Group: a.options.SocketGroup, Node: nodeService{a}, Broker: brokerService{brokerRoom: a.broker}, Logger: a.log,
 		Pages: map[string]http.Handler{"/metrics": metrics}, Registerer: a.registry,
 	})
 	if err != nil {

@@ -19,7 +19,10 @@ import (
 )
 
 // brokerService answers the calls about sessions that are about to start.
-type brokerService struct{ *brokerRoom }
+type brokerService struct {
+	*brokerRoom
+	requesters bool // it answers requesters, who may only launch what grants let them, and say what came of it
+}
 
 // refusedByBroker words an error of the broker as the contract has it.
 func refusedByBroker(err error) error {
@@ -52,6 +55,9 @@ func operator(ctx context.Context) string {
 
 // callerText is who calls, without a question to anybody.
 func callerText(ctx context.Context) string {
+	if proved, remote := api.Proved(ctx); remote {
+		return proved.Says
+	}
 	caller, ok := api.Caller(ctx)
 	if !ok {
 		return ""
@@ -215,15 +221,15 @@ func (s brokerService) Launch(ctx context.Context, r *holdfastv1.LaunchRequest) 
 	if err != nil {
 		return nil, err
 	}
-	request, err := launchOf(ctx, r)
+	request, err := s.admitted(ctx, b, r)
 	if err != nil {
-		return nil, api.Invalid("%v", err)
+		return nil, err
 	}
 	result, err := b.Launch(request)
 	if err != nil {
 		return nil, refusedByBroker(err)
 	}
-	return launchMessage(&result, r.DryRun), nil
+	return grantedMessage(launchMessage(&result, r.DryRun), &request, &result), nil
 }
 
 func (s brokerService) Outcome(ctx context.Context, r *holdfastv1.OutcomeRequest) (*holdfastv1.OutcomeResponse, error) {
@@ -234,9 +240,9 @@ func (s brokerService) Outcome(ctx context.Context, r *holdfastv1.OutcomeRequest
 	if r.Request == nil || r.Request.DryRun {
 		return nil, api.Invalid("an outcome is that of a launch: it has the request as it was asked, which was no dry run")
 	}
-	request, err := launchOf(ctx, r.Request)
+	request, err := s.admitted(ctx, b, r.Request)
 	if err != nil {
-		return nil, api.Invalid("%v", err)
+		return nil, err
 	}
 	gateway, err := refOf(r.Gateway)
 	if err != nil {
@@ -249,7 +255,7 @@ func (s brokerService) Outcome(ctx context.Context, r *holdfastv1.OutcomeRequest
 	if r.Reached {
 		return &holdfastv1.OutcomeResponse{}, nil
 	}
-	return &holdfastv1.OutcomeResponse{Next: launchMessage(&result, false)}, nil
+	return &holdfastv1.OutcomeResponse{Next: grantedMessage(launchMessage(&result, false), &request, &result)}, nil
 }
 
 func (s brokerService) ExplainLaunch(ctx context.Context, r *holdfastv1.ExplainLaunchRequest) (*holdfastv1.ExplainLaunchResponse, error) {
@@ -270,6 +276,13 @@ func (s brokerService) ExplainLaunch(ctx context.Context, r *holdfastv1.ExplainL
 		return nil, refusedByBroker(err)
 	}
 	out := &holdfastv1.ExplainLaunchResponse{Answer: launchMessage(&result, true)}
+	if wantsToken(r.Request) {
+		decision, err := s.decide(ctx, r.Request, &request)
+		if err != nil {
+			return nil, err
+		}
+		out.Grants = decision.Explain()
+	}
 	if result.Refusal != nil {
 		out.Text = result.Refusal.Error() + "\n"
 	} else {

@@ -184,6 +184,9 @@ func launchMessage(r *broker.Result, dry bool) *holdfastv1.LaunchResponse {
 	for i := range a.Alternates {
 		out.Alternates[i] = pickMessage(&a.Alternates[i])
 	}
+	if own := a.Gateway.Own; own != nil {
+		out.GatewayHostKeys = own.HostKeys
+	}
 	out.Rule, out.FellBack = matchMessage(&a.Rule), a.FellBack
 	out.Source, out.AgeMs, out.AtLeast, out.Old = a.Source.String(), a.Age.Milliseconds(), a.AtLeast, a.Old
 	return out

@@ -331,7 +331,7 @@ func TestABrokerThatCannotBegin(t *testing.T) {
 	for len(a.board.List()) == 0 {
 		runtime.Gosched()
 	}
-	if _, err := (brokerService{r}).Launch(ctx, &holdfastv1.LaunchRequest{Target: "db1"}); err == nil || !strings.Contains(api.Text(err), "rules.json") || !strings.Contains(api.Text(err), "does not run") {
+	if _, err := (brokerService{brokerRoom: r}).Launch(ctx, &holdfastv1.LaunchRequest{Target: "db1"}); err == nil || !strings.Contains(api.Text(err), "rules.json") || !strings.Contains(api.Text(err), "does not run") {
 		t.Errorf("a launch: %v", err)
 	}
 	if got := a.board.List()[0].Kind; got != problemBroker {
@@ -383,7 +383,7 @@ func BenchmarkLaunch(b *testing.B) {
 	o := newBrokerOnly(b, "gw1", "gw2", "gw3")
 	request := &holdfastv1.LaunchRequest{Target: "db1", Address: "10.1.2.3", Protocol: "ssh", Who: "anna"}
 	b.Run("handler", func(b *testing.B) {
-		s := brokerService{o.agent.broker}
+		s := brokerService{brokerRoom: o.agent.broker}
 		b.ReportAllocs()
 		defer metered(b)()
 		for b.Loop() {

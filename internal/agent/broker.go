@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/internal/api"
 	"github.com/holdfast/holdfast/internal/api/holdfastv1"
 	"github.com/holdfast/holdfast/internal/broker"
+	"github.com/holdfast/holdfast/internal/broker/settings"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/problem"
 )
@@ -37,8 +38,9 @@ const (
 // agent has its node's place.
 type brokerRoom struct {
 	*Agent
-	opened atomic.Pointer[broker.Broker]
-	why    atomic.Pointer[string] // it is not open
+	opened   atomic.Pointer[broker.Broker]
+	why      atomic.Pointer[string]            // it is not open
+	settings atomic.Pointer[settings.Settings] // what broker.yaml says; nil: there is none that can be used
 }
 
 // use is the broker, or why there is none.
@@ -64,7 +66,7 @@ func (r *brokerRoom) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		opened, err := broker.Open(broker.Options{
 			Dir: filepath.Join(r.options.Dir, brokerDir), Name: r.self.Name, Logger: r.log, Board: r.board, Registerer: r.registry, Event: r.told, Now: r.now,
-			Peers: brokerPeers{r.Agent},
+			Peers: brokerPeers{r.Agent}, Sign: r.sign,
 		})
 		if err != nil {
 			text := err.Error()
@@ -76,7 +78,7 @@ func (r *brokerRoom) run(ctx context.Context) {
 		}
 		r.board.Clear(problemBroker, r.self.Name)
 		r.opened.Store(opened)
-		<-ctx.Done()
+		r.serveRequesters(ctx)
 		r.opened.Store(nil)
 		r.why.Store(nil)
 		if err := opened.Close(); err != nil {

@@ -76,7 +76,7 @@ func TestRulesReachTheOtherNodes(t *testing.T) {
 		defer a.peers.Close()
 		agents[node.Name] = a
 	}
-	one, two := brokerService{agents["node1"].broker}, brokerService{agents["node2"].broker}
+	one, two := brokerService{brokerRoom: agents["node1"].broker}, brokerService{brokerRoom: agents["node2"].broker}
 	eventually(t, "all brokers run", func() bool {
 		return one.opened.Load() != nil && two.opened.Load() != nil && agents["stranger"].broker.opened.Load() != nil
 	})

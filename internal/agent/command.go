@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast/holdfast/internal/api"
+	"github.com/holdfast/holdfast/internal/broker/settings"
 	"github.com/holdfast/holdfast/internal/guard"
 )
 
@@ -67,6 +68,7 @@ usual; one that is too old to be replaced is stopped as SIGTERM does, so that wh
 	flags.StringVar(&options.Socket, "socket", api.DefaultSocket, "path of the local API's socket")
 	flags.StringVar(&options.SocketGroup, "socket-group", "", "group that may use the socket besides root")
 	flags.StringVar(&options.GuardSocket, "guard", guard.DefaultSocket, "path of the socket of this node's guard; empty to work without one")
+	flags.StringVar(&options.BrokerFile, "broker-config", settings.DefaultFile, "file with the settings of this node's broker; where there is none, it makes no session tokens")
 	flags.StringVar(&options.MetricsAddress, "metrics", "", "address and port for Prometheus besides the socket, such as 127.0.0.1:9753 (default: none)")
 	flags.BoolVar(&options.Replace, "replace", false, "take the place of the agent that runs, so that nothing moves")
 	flags.BoolVar(&background, "background", false, "return once the agent serves in the background, as a unit's ExecReload= needs it")

@@ -19,7 +19,7 @@ var floors = []struct {
 
 	// One node: it assembles the rooms and owns their lifetimes.
 	{"internal/agent", []string{
-		"internal/steering", "internal/address", "internal/dns", "internal/broker", "internal/broker/choice", "internal/broker/watch", "internal/broker/poll", "internal/broker/rules", "internal/broker/fleet", "internal/load", "internal/verdict", "internal/verdict/probe", "internal/tenure/datagram", "internal/tenure", "internal/placement",
+		"internal/steering", "internal/address", "internal/dns", "internal/broker", "internal/broker/door", "internal/broker/settings", "internal/broker/grants", "internal/broker/sshgate", "internal/broker/token", "internal/broker/choice", "internal/broker/watch", "internal/broker/poll", "internal/broker/rules", "internal/broker/fleet", "internal/load", "internal/verdict", "internal/verdict/probe", "internal/tenure/datagram", "internal/tenure", "internal/placement",
 		"internal/store", "internal/identity", "internal/api", "internal/api/holdfastv1", "internal/guard", "internal/problem", "internal/cluster",
 		"internal/linux/link", "internal/linux/neigh", "internal/linux/sockdiag", "internal/linux/tickle", "internal/linux/arrival", "internal/linux/counters", "internal/linux/boottime", "internal/linux/threads",
 	}},
@@ -41,10 +41,15 @@ var floors = []struct {
 	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh", "internal/linux/tickle"}},
 	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/udp"}},
 
+	// The broker's edges: its settings, and where requesters of other machines come. What they decide by is grants.
+	{"internal/broker/door", []string{"internal/broker/settings", "internal/broker/sshgate", "internal/api"}},
+	{"internal/broker/settings", []string{"internal/broker/grants", "internal/broker/token"}},
+	{"internal/broker/grants", []string{"internal/broker/token"}},
+
 	// The broker itself: it watches, keeps and launches by what the rooms below decide, and knows nothing of the cluster.
 	{"internal/broker", []string{
 		"internal/broker/poll", "internal/broker/lastgood", "internal/broker/watch", "internal/broker/choice", "internal/broker/rules", "internal/broker/fleet",
-		"internal/broker/audit", "internal/broker/wholefile", "internal/problem", "internal/linux/boottime",
+		"internal/broker/token", "internal/broker/audit", "internal/broker/wholefile", "internal/problem", "internal/linux/boottime",
 	}},
 	// The broker's parts: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
 	{"internal/broker/poll", []string{"internal/broker/fleet"}},
@@ -121,7 +126,7 @@ var fences = []struct {
 	{"go.etcd.io", []string{"internal/store"}, "etcd is behind the store's interface"},
 	{"google.golang.org/grpc", []string{"internal/store"}, "etcd's protocol is behind the store's interface"},
 	{"go.uber.org/zap", []string{"internal/store"}, "it is etcd's logger; ours is log/slog"},
-	{"github.com/goccy/go-yaml", []string{"internal/cluster", "internal/lab", "internal/broker/gateway"}, "the operator's file is read by internal/cluster; the lab and a gateway, which need no cluster, read their own"},
+	{"github.com/goccy/go-yaml", []string{"internal/cluster", "internal/lab", "internal/broker/gateway", "internal/broker/settings"}, "the operator's file is read by internal/cluster; the lab and a gateway, which need no cluster, read their own"},
 	{"connectrpc.com/connect", []string{"internal/api", "internal/agent", "internal/cli"}, "the contract is internal/api; the agent serves it and the commands call it"},
 	{"google.golang.org/protobuf", []string{"internal/api", "internal/agent", "internal/cli"}, "messages stay at the edges; inside are our own types"},
 	{"github.com/spf13/cobra", []string{"cmd/holdfast", "internal/cli", "internal/agent", "internal/guard", "internal/lab", "internal/sim", "internal/broker/gateway"}, "commands are defined where they are run"},
@@ -131,7 +136,7 @@ var fences = []struct {
 	{"github.com/google/renameio", []string{"internal/agent"}, "two agents may write a file at the same moment; whoever is a file's only writer has internal/broker/wholefile"},
 	{"golang.org/x/net/ipv4", []string{"internal/lab"}, "the probes of the lab send and read many packets at once"},
 	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "internal/broker/recording", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
-	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate", "internal/broker/gateway"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},
+	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate", "internal/broker/gateway", "internal/broker/settings", "internal/broker/door", "internal/broker/client", "internal/agent"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},
 	{"filippo.io/age", []string{"internal/broker/recording"}, "recordings are encrypted in one place"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 

@@ -41,6 +41,7 @@ var deciding = []string{
 	"internal/address/tables.go",
 	"internal/address/courses.go",
 	"internal/broker/token",
+	"internal/broker/grants",
 	"internal/broker/sshgate/policy.go",
 	"internal/broker/sshgate/names.go",
 	"internal/broker/recording/recording.go",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/broker/audit"
 	"github.com/holdfast/holdfast/internal/broker/fleet"
+	"github.com/holdfast/holdfast/internal/broker/token"
 	"github.com/holdfast/holdfast/internal/problem"
 )
 
@@ -27,7 +28,7 @@ var auditLost = problem.Define(problem.Kind{
 type Entry struct {
 	At       time.Time `json:"at"`
 	Launch   string    `json:"launch"`
-	Event    string    `json:"event"` // chosen, refused, reached or missed
+	Event    string    `json:"event"` // chosen, refused, denied, reached or missed
 	Broker   string    `json:"broker"`
 	Who      string    `json:"who,omitempty"`
 	Caller   string    `json:"caller,omitempty"`
@@ -35,6 +36,11 @@ type Entry struct {
 	Address  string    `json:"address,omitempty"`
 	Protocol string    `json:"protocol"`
 	Policy   string    `json:"policy,omitempty"`
+	Account  string    `json:"account,omitempty"`
+	Port     uint16    `json:"port,omitempty"`  // of the target, where a token was asked for
+	Grant    string    `json:"grant,omitempty"` // that allowed it
+	Channels []string  `json:"channels,omitempty"`
+	Token    string    `json:"token_id,omitempty"` // names the token in the gateway's audit; it is not the token
 	Gateway  string    `json:"gateway,omitempty"`
 	Tried    []string  `json:"tried,omitempty"`
 	Network  string    `json:"network,omitempty"`
@@ -242,6 +248,9 @@ func (b *Broker) entry(r *Request, launch, event string) Entry {
 	for _, ref := range r.Tried {
 		e.Tried = append(e.Tried, ref.String())
 	}
+	if p := r.Permit; p != nil {
+		e.Account, e.Port, e.Grant, e.Channels = p.Account, p.Target.Port, p.Grant, p.May.Names()
+	}
 	return e
 }
 
@@ -261,6 +270,9 @@ func (b *Broker) chosen(r *Request, result *Result) {
 			e.Fitness = &a.Fitness
 		}
 		b.measure.chosen.WithLabelValues(a.Fleet, a.Source.String()).Inc()
+	}
+	if result.token != (token.ID{}) {
+		e.Token = result.token.String()
 	}
 	if match.Network != "" {
 		e.Network, e.By, e.Override = match.Network, match.By.String(), match.Override != nil
@@ -293,7 +305,7 @@ func (b *Broker) told(e *Entry) {
 	fields := map[string]string{"launch": e.Launch, "protocol": e.Protocol}
 	for name, value := range map[string]string{
 		"who": e.Who, "caller": e.Caller, "target": e.Target, "address": e.Address, "policy": e.Policy, "gateway": e.Gateway, "network": e.Network,
-		"source": e.Source, "code": e.Code,
+		"account": e.Account, "grant": e.Grant, "source": e.Source, "code": e.Code,
 	} {
 		if value != "" {
 			fields[name] = value
@@ -315,6 +327,7 @@ func (b *Broker) told(e *Entry) {
 	message := map[string]string{
 		"chosen": "session to " + target + " goes through " + e.Gateway, "refused": "session to " + target + " is refused: " + e.Code + ": " + e.Says,
 		"reached": "gateway " + e.Gateway + " took the session to " + target, "missed": "gateway " + e.Gateway + " did not take the session to " + target + ": " + e.Says,
+		"denied": "session to " + target + " is denied: " + e.Says,
 	}[e.Event]
 	b.options.Event("broker.launch-"+e.Event, target, message, fields)
 }

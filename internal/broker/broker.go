@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/choice"
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 	"github.com/holdfast/holdfast/internal/broker/lastgood"
+	"github.com/holdfast/holdfast/internal/broker/token"
 	"github.com/holdfast/holdfast/internal/linux/boottime"
 	"github.com/holdfast/holdfast/internal/problem"
 )
@@ -30,6 +31,7 @@ type Options struct {
 	Registerer prometheus.Registerer                                         // nil: nothing is measured
 	Event      func(kind, subject, message string, fields map[string]string) // nil: nobody is told
 	Now        func() time.Time                                              // a clock that nobody sets; nil: boottime.Now
+	Sign       func(token.Grant) (string, error)                             // makes session tokens; nil: none are made
 	Peers      Peers                                                         // the other brokers; nil: there are none
 	Exchange   time.Duration                                                 // from one exchange of rules to the next; default 10 s
 	Pace       time.Duration                                                 // at least between two exchanges that others asked for; default 1 s

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/choice"
 	"github.com/holdfast/holdfast/internal/broker/fleet"
 	"github.com/holdfast/holdfast/internal/broker/rules"
+	"github.com/holdfast/holdfast/internal/broker/token"
 	"github.com/holdfast/holdfast/internal/broker/watch"
 )
 
@@ -27,6 +28,8 @@ type Request struct {
 	Caller   string      // who asked, as the machine vouches for it; for the audit
 	Tried    []fleet.Ref // at most MaxTried
 	DryRun   bool
+	Permit   *Permit // what a grant allows; nil: no token is asked for
+	Stranger bool    // what the caller says of a gateway is looked into, and does not count for others by itself
 
 	MaxAlternates int
 	MaxLeftOut    int
@@ -35,9 +38,11 @@ type Request struct {
 // Result is what a Request came to: an answer, or a refusal.
 type Result struct {
 	Launch  string // empty for a dry run
+	Token   string // for the gateway of the answer; empty where none was asked for, for a dry run, and for gateways that take none
 	Answer  choice.Answer
 	Refusal *choice.Refusal
 	At      time.Time // by the broker's clock
+	token   token.ID
 }
 
 // Bounds of a Request.
@@ -100,7 +105,14 @@ func (b *Broker) Launch(r Request) (Result, error) {
 		if result.Launch = r.Launch; result.Launch == "" {
 			result.Launch = b.launches.next()
 		}
+		var err error
+		if r.Permit != nil && result.Refusal == nil {
+			err = b.sign(&r, &result)
+		}
 		b.chosen(&r, &result)
+		if err != nil {
+			return Result{}, err
+		}
 	} else {
 		b.measure.dryRuns.Inc()
 	}
@@ -144,10 +156,15 @@ func (b *Broker) Outcome(r Request, gateway fleet.Ref, reached bool, evidence st
 	var picked *fleet.Gateway
 	now := b.now()
 	if t != nil {
-		t.stepLocked(event)
+		if !r.Stranger {
+			t.stepLocked(event)
+		}
 		seen = *t.watch.Picture()
 		if i, found := position(seen.View, gateway.Gateway); found {
 			picked = &seen.View.Gateways[i]
+			if r.Stranger && !reached {
+				t.lookLocked(picked)
+			}
 		}
 	}
 	b.mu.Unlock()

@@ -13,6 +13,8 @@ type measures struct {
 	refusals  *prometheus.CounterVec
 	outcomes  *prometheus.CounterVec
 	dryRuns   prometheus.Counter
+	tokens    prometheus.Counter
+	denied    prometheus.Counter
 	polls     *prometheus.CounterVec
 	probes    *prometheus.CounterVec
 	exchanges *prometheus.CounterVec
@@ -33,6 +35,8 @@ func newMeasures(b *Broker) *measures {
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_broker_refusals_total", Help: "Sessions for which there was no gateway, by the code of the refusal."}, []string{"code"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_broker_outcomes_total", Help: "What was told of launches: reached or missed."}, []string{"outcome"}),
 		dryRuns:  prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_broker_dry_runs_total", Help: "Choices that were only asked about."}),
+		tokens:   prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_broker_tokens_total", Help: "Session tokens that were made."}),
+		denied:   prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_broker_denied_total", Help: "Sessions that no grant allows."}),
 		polls:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_broker_polls_total", Help: "Polls of central managers, by what came of them."}, []string{"result"}),
 		probes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_broker_probes_total", Help: "Probes of gateways, by what came of them."}, []string{"result"}),
 		exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_broker_rule_exchanges_total", Help: "How often another broker was asked for its rules, by what came of it."},
@@ -48,7 +52,7 @@ func newMeasures(b *Broker) *measures {
 }
 
 func (m *measures) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m, m.chosen, m.refusals, m.outcomes, m.dryRuns, m.polls, m.probes, m.exchanges, m.auditLost}
+	return []prometheus.Collector{m, m.chosen, m.refusals, m.outcomes, m.dryRuns, m.tokens, m.denied, m.polls, m.probes, m.exchanges, m.auditLost}
 }
 
 // forget takes the metrics back, so that another broker of the process can have them.

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +74,15 @@ func (t *tracker) stepLocked(event watch.Event) {
 		w.told = w.told[max(0, len(w.told)-maxTold):]
 	}
 	signal(t.wake)
+}
+
+// lookLocked has a gateway probed now, besides those whose turn it is. The caller has b.mu.
+func (t *tracker) lookLocked(g *fleet.Gateway) {
+	w := &t.todo
+	if len(w.probe) < watch.MaxProbes && !slices.ContainsFunc(w.probe, func(p *fleet.Gateway) bool { return p.Key == g.Key }) {
+		w.probe = append(w.probe, g)
+		signal(t.wake)
+	}
 }
 
 // signal leaves a note for whoever waits; one note is enough.

@@ -73,6 +73,20 @@ type Gateway struct {
 	Why       string    // why Status is not Available
 	LastSeen  time.Time // by the fleet's clock: good for telling whether it changed, and for nothing else; zero: not said
 	Sync      string    // sync_status as it came
+	Own       *Own      // what Holdfast's own gateways say beside; nil for those of others
+}
+
+// Own is what a gateway of Holdfast's own says of itself. It is never changed.
+type Own struct {
+	Name     string   // that session tokens are for
+	HostKeys []string // by which it proves itself, as in authorized_keys
+}
+
+func (o *Own) equal(other *Own) bool {
+	if o == nil || other == nil {
+		return o == other
+	}
+	return o.Name == other.Name && slices.Equal(o.HostKeys, other.HostKeys)
 }
 
 // Bounds of one gateway. What is longer is cut or left out, with a remark.
@@ -82,6 +96,8 @@ const (
 	MaxAddresses = 8
 	MaxRoles     = 16
 	MaxServices  = 16
+	MaxHostKeys  = 8
+	MaxHostKey   = 2 << 10
 )
 
 // Refuses says why this gateway never takes sessions, whoever is alive; empty if it does.
@@ -116,5 +132,5 @@ func (g *Gateway) Shown() string {
 // equal reports whether two gateways are the same but for what changes all the time: health and when it was seen.
 func (g *Gateway) equal(other *Gateway) bool {
 	return g.Key == other.Key && g.Name == other.Name && g.Status == other.Status && g.Roles.Equal(other.Roles) &&
-		slices.Equal(g.Addresses, other.Addresses) && slices.Equal(g.Services, other.Services)
+		slices.Equal(g.Addresses, other.Addresses) && slices.Equal(g.Services, other.Services) && g.Own.equal(other.Own)
 }

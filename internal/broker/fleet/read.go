@@ -51,6 +51,14 @@ type wireNodeFields struct {
 	Addresses []string          `json:"addresses"` // ours: further addresses
 	Roles     []string          `json:"roles"`
 	Protocols map[string]uint16 `json:"protocols"` // ours: protocol to port
+	Holdfast  *wireOwn          `json:"holdfast"`  // ours: of a gateway that takes session tokens
+}
+
+// wireOwn is what a gateway of Holdfast's own says beside.
+type wireOwn struct {
+	Name      string            `json:"name"`
+	Protocols map[string]uint16 `json:"protocols"`
+	HostKeys  []string          `json:"host_keys"`
 }
 
 // wireStatus is an item of /api/cluster/status.
@@ -160,6 +168,12 @@ func (r *reading) readNode(item json.RawMessage) {
 	g := &Gateway{Key: wire.Key, Why: "the central manager says nothing of it"}
 	g.Roles = r.readRoles(wire.Key, fields.Roles)
 	g.Addresses = r.readAddresses(wire.Key, append([]string{fields.Address}, fields.Addresses...))
+	if fields.Holdfast != nil {
+		g.Own = r.readOwn(wire.Key, fields.Holdfast)
+		if fields.Holdfast.Protocols != nil {
+			fields.Protocols = fields.Holdfast.Protocols
+		}
+	}
 	g.Services = r.services(wire.Key, fields.Protocols)
 	before, known := r.gateways[g.Key]
 	if !known {
@@ -172,6 +186,23 @@ func (r *reading) readNode(item json.RawMessage) {
 	}
 	r.twice[g.Key] = true
 	before.Roles = before.Roles.and(g.Roles) // what one of the two refuses is refused
+}
+
+// readOwn reads what a gateway of Holdfast's own says beside. Keys that cannot be used are left out; with a name that cannot, it counts as somebody else's.
+func (r *reading) readOwn(key string, wire *wireOwn) *Own {
+	if !validKey(wire.Name) {
+		r.remark("gateway %s has a name for tokens that cannot be used: %.40q", key, wire.Name)
+		return nil
+	}
+	own := &Own{Name: wire.Name}
+	for _, text := range wire.HostKeys {
+		if len(own.HostKeys) == MaxHostKeys || len(text) > MaxHostKey || text == "" || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+			r.remark("gateway %s has a host key too many, or one that cannot be used: %.40q", key, text)
+			continue
+		}
+		own.HostKeys = append(own.HostKeys, text)
+	}
+	return own
 }
 
 func (r *reading) readRoles(key string, names []string) Roles {

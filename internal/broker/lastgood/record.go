@@ -48,6 +48,12 @@ type wireGateway struct {
 	Health    *fleet.Health `json:"health,omitempty"`
 	LastSeen  *time.Time    `json:"last_seen,omitempty"`
 	Sync      string        `json:"sync,omitempty"`
+	Own       *wireOwn      `json:"holdfast,omitempty"`
+}
+
+type wireOwn struct {
+	Name     string   `json:"name"`
+	HostKeys []string `json:"host_keys,omitempty"`
 }
 
 type wireService struct {
@@ -88,6 +94,7 @@ func wireOf(g *fleet.Gateway) wireGateway {
 	if g.Health.Known {
 		w.Health = &g.Health
 	}
+	w.Own = (*wireOwn)(g.Own)
 	if !g.LastSeen.IsZero() {
 		seen := g.LastSeen.UTC()
 		w.LastSeen = &seen
@@ -154,6 +161,12 @@ func (w *wireGateway) gateway() (fleet.Gateway, error) {
 	}
 	if w.Health != nil {
 		g.Health = *w.Health
+	}
+	if w.Own != nil {
+		if len(w.Own.Name) > fleet.MaxKey || len(w.Own.HostKeys) > fleet.MaxHostKeys {
+			return g, fmt.Errorf("gateway %.50q has a longer name or more host keys than a gateway may", w.Key)
+		}
+		g.Own = (*fleet.Own)(w.Own)
 	}
 	if w.LastSeen != nil {
 		g.LastSeen = *w.LastSeen
