@@ -47,10 +47,16 @@ func newBrokerOnly(t testing.TB, gateways ...string) *brokerOnly {
 	if len(gateways) > 0 {
 		prepareBroker(t, dir, blackHole(t), gateways)
 	}
+	return newBrokerOnlyIn(t, dir, "")
+}
+
+// newBrokerOnlyIn starts one with what is in a directory, and with settings if they are named.
+func newBrokerOnlyIn(t testing.TB, dir, settings string) *brokerOnly {
+	t.Helper()
 	o := &brokerOnly{socket: filepath.Join(dir, "s")}
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &Agent{
-		options: Options{Dir: dir, Socket: o.socket, Version: "test"}, ctx: ctx, log: slog.New(slog.DiscardHandler), now: boottime.Now, started: time.Now(), board: &problem.Board{},
+		options: Options{Dir: dir, Socket: o.socket, BrokerFile: settings, Version: "test"}, ctx: ctx, log: slog.New(slog.DiscardHandler), now: boottime.Now, started: time.Now(), board: &problem.Board{},
 		registry: prometheus.NewRegistry(), events: newEventLog(), self: cluster.Node{Name: "node1", LNN: 1}, peers: &peers{},
 	}
 	a.broker = &brokerRoom{Agent: a}

@@ -19,25 +19,25 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/token"
 )
 
-// asker is who asks, by the name by which grants know him.
-type asker struct {
+// caller is who asks, by the name by which grants know him.
+type caller struct {
 	name   string
 	others bool // he may ask for others
 }
 
 // asking finds out who asks: whoever proved a key, or the user of this machine as the kernel vouches for him.
-func (r *brokerRoom) asking(ctx context.Context) asker {
+func (r *brokerRoom) asking(ctx context.Context) caller {
 	proved, remote := api.Proved(ctx)
 	if !remote {
-		caller, ok := api.Caller(ctx)
+		credentials, ok := api.Caller(ctx)
 		if !ok {
-			return asker{}
+			return caller{}
 		}
-		a := asker{name: localName(caller.UID), others: caller.UID == 0}
+		a := caller{name: localName(credentials.UID), others: credentials.UID == 0}
 		a.others = a.others || r.trusts(a.name)
 		return a
 	}
-	return asker{name: proved.Name, others: !proved.Certified && r.trusts(proved.Name)}
+	return caller{name: proved.Name, others: !proved.Certified && r.trusts(proved.Name)}
 }
 
 func (r *brokerRoom) trusts(name string) bool {

@@ -28,10 +28,13 @@ type LocalClient struct {
 // NewLocalClient returns a client for the agent that listens at path. Nothing is opened before the first call.
 func NewLocalClient(path string) *LocalClient {
 	dialer := &net.Dialer{Timeout: dialTimeout}
+	return NewClientOver(func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "unix", path) })
+}
+
+// NewClientOver returns a client for the agent to which dial connects.
+func NewClientOver(dial func(context.Context) (net.Conn, error)) *LocalClient {
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", path)
-		},
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		MaxIdleConns:    4,
 		IdleConnTimeout: idleTimeout / 2,
 	}

@@ -89,3 +89,6 @@ func Text(err error) string {
 	}
 	return failure.Message()
 }
+
+// IsForbidden reports whether the other side refused the caller, or what no grant allows him.
+func IsForbidden(err error) bool { return connect.CodeOf(err) == connect.CodePermissionDenied }

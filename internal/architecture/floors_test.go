@@ -25,7 +25,7 @@ var floors = []struct {
 	}},
 	// The commands know only the contract, and the operator's nouns for the files that they check and edit. Identity makes
 	// the first certificates, before there is an agent that could be asked; recordings are files that an operator looks at.
-	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster", "internal/broker/recording"}},
+	{"internal/cli", []string{"internal/api", "internal/api/holdfastv1", "internal/api/holdfastv1/holdfastv1connect", "internal/identity", "internal/cluster", "internal/broker/recording", "internal/broker/client"}},
 	// The lab runs the binary and looks at it from outside. It reads the store to see what the agents have written.
 	{"internal/lab", []string{"internal/store", "internal/identity", "internal/cluster", "internal/linux/threads"}},
 	// The simulator plays what decides, in virtual time. Of address and guard it uses what is pure.
@@ -40,6 +40,9 @@ var floors = []struct {
 	// The services. They never know each other.
 	{"internal/address", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/link", "internal/linux/neigh", "internal/linux/tickle"}},
 	{"internal/dns", []string{"internal/placement", "internal/verdict", "internal/load", "internal/tenure", "internal/problem", "internal/cluster", "internal/linux/udp"}},
+
+	// The user's side of a session.
+	{"internal/broker/client", []string{"internal/broker/sshgate"}},
 
 	// The broker's edges: its settings, and where requesters of other machines come. What they decide by is grants.
 	{"internal/broker/door", []string{"internal/broker/settings", "internal/broker/sshgate", "internal/api"}},
@@ -135,13 +138,13 @@ var fences = []struct {
 	{"github.com/prometheus/client_golang", []string{"internal/agent", "internal/api", "internal/address", "internal/broker", "internal/dns", "internal/load", "internal/store", "internal/tenure/datagram", "internal/verdict"}, "what decides counts nothing"},
 	{"github.com/google/renameio", []string{"internal/agent"}, "two agents may write a file at the same moment; whoever is a file's only writer has internal/broker/wholefile"},
 	{"golang.org/x/net/ipv4", []string{"internal/lab"}, "the probes of the lab send and read many packets at once"},
-	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "internal/broker/recording", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
-	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate", "internal/broker/gateway", "internal/broker/settings", "internal/broker/door", "internal/broker/client", "internal/agent"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},
+	{"golang.org/x/sys", []string{"internal/linux", "internal/agent", "internal/guard", "internal/api", "internal/dns", "internal/lab", "internal/verdict/probe", "internal/broker/recording", "internal/broker/client", "cmd/holdfast"}, "system calls beyond package os stay at the edges"},
+	{"golang.org/x/crypto", []string{"internal/tenure/datagram", "internal/broker/sshgate", "internal/broker/gateway", "internal/broker/settings", "internal/broker/door", "internal/broker/client", "internal/cli", "internal/agent"}, "what goes between nodes is TLS, which crypto/tls has; only single datagrams are sealed by hand, and the gateway speaks SSH"},
 	{"filippo.io/age", []string{"internal/broker/recording"}, "recordings are encrypted in one place"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 
 	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe", "internal/broker/poll"}, "HTTP is for the API, for checks, for asking central managers and for the lab"},
-	{"os/exec", []string{"internal/address", "internal/lab", "internal/verdict/probe"}, "programs are run as hooks, as checks and by the lab"},
+	{"os/exec", []string{"internal/broker/client", "internal/address", "internal/lab", "internal/verdict/probe"}, "programs are run as hooks, as checks and by the lab; a user's session is his own ssh"},
 	{"C", nil, "the binary is built without cgo"},
 	{"unsafe", []string{"internal/linux", "internal/api", "internal/lab"}, "only what speaks to the kernel may look at bytes as structures: links, the credentials of a socket, the lab's wires"},
 	{"log", []string{"internal/api"}, "log with the *slog.Logger that is passed in; net/http takes only the old kind, made from that"},

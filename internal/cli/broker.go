@@ -20,7 +20,7 @@ func (s *session) brokerCommand() *cobra.Command {
 This node's broker watches the fleets that are linked to it and answers from what it knows, also while a fleet's central manager, other
 brokers or the cluster's store are down.`)
 	broker.AddCommand(s.linkCommand(), s.unlinkCommand(), s.fleetsCommand(), s.gatewaysCommand(), s.brokerRulesCommand(), s.launchCommand(), s.explainLaunchCommand(),
-		s.overrideCommand())
+		s.overrideCommand(), s.connectCommand())
 	return broker
 }
 

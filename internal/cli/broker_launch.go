@@ -26,8 +26,11 @@ func requestFlags(cmd *cobra.Command, r *pb.LaunchRequest) {
 	f.StringVar(&r.Address, "address", "", "address of the target, by which rules for subnets find it")
 	f.StringVar(&r.Protocol, "protocol", "ssh", "protocol of the session")
 	f.StringVar(&r.Policy, "policy", "", "policy under which the session is granted, if rules tell fleets apart by it")
+	f.StringVar(&r.Account, "account", "", "account on the target; it asks for a session token, which a grant has to allow")
+	f.Uint32Var(&r.Port, "port", 0, "port of the target, for a session token (default: 22 for ssh)")
+	f.StringSliceVar(&r.Channels, "channels", nil, "what is to be done in the session, for a session token (default: all that the grant allows)")
 	f.StringArrayVar(&r.Tried, "tried", nil, "gateway that this launch did not get through to, as FLEET/KEY; it is left out")
-	completeWords(cmd, "protocol", "ssh", "rdp", "vnc", "telnet")
+	completeWords(cmd, "protocol", "ssh", "tcp", "rdp", "vnc", "telnet")
 }
 
 func (s *session) launchCommand() *cobra.Command {
@@ -75,6 +78,12 @@ func layLaunch(p *page, r *pb.LaunchResponse) {
 		}
 		p.facts([2]string{"gateway", g.Gateway}, [2]string{"name", g.Name}, [2]string{"connect to", endpoint(g)}, [2]string{"fitness", fitnessText(g)},
 			[2]string{"rule", matchText(r)}, [2]string{"view", viewText(r.Source, r.AgeMs, r.AtLeast, r.Old)}, [2]string{"launch", launch})
+	}
+	if g := r.GetGranted(); g != nil {
+		p.facts([2]string{"grant", g.Grant}, [2]string{"session", g.Who + " to " + strings.TrimPrefix(g.Account+"@"+g.Target, "@")}, [2]string{"allows", strings.Join(g.Channels, ", ")})
+	}
+	if r.Token != "" {
+		p.facts([2]string{"token", r.Token})
 	}
 	if len(r.Alternates) > 0 {
 		p.title("Next best")
@@ -156,7 +165,7 @@ other gateway why not. Nothing is counted. If there is none, the command ends wi
 					layLaunch(p, answer.Answer)
 					return
 				}
-				for line := range strings.Lines(answer.Text) {
+				for line := range strings.Lines(answer.Text + answer.Grants) {
 					p.line(strings.TrimSuffix(line, "\n"))
 				}
 			})
@@ -167,5 +176,6 @@ other gateway why not. Nothing is counted. If there is none, the command ends wi
 		},
 	}
 	requestFlags(cmd, request)
+	cmd.Flags().StringVar(&request.Who, "who", "", "for whom the session would be (default: you), by which grants are looked up")
 	return cmd
 }

@@ -37,7 +37,7 @@ func (s *session) commandTree() *cobra.Command {
 	root.AddCommand(
 		s.statusCommand(), s.problemsCommand(), s.topCommand(), s.eventsCommand(), s.explainCommand(), s.planCommand(),
 		s.validateCommand(), s.diffCommand(), s.applyCommand(), s.getCommand(), s.schemaCommand(),
-		s.networkCommand(), s.nodeCommand(), s.clusterCommand(), s.sessionsCommand(), s.brokerCommand(),
+		s.networkCommand(), s.nodeCommand(), s.clusterCommand(), s.sessionsCommand(), s.brokerCommand(), s.sshCommand(), s.tunnelCommand(),
 		s.initCommand(), s.identityCommand(),
 		s.versionCommand(), s.manCommand(), s.exitCodesCommand(),
 	)
