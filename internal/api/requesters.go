@@ -73,7 +73,7 @@ func NewRequesterServer(listener net.Listener, broker holdfastv1connect.BrokerHa
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			inner := conn.(*boundedConn).Conn
 			if who, ok := inner.(Identified); ok {
-				return context.WithValue(ctx, identityKey{}, who.Identity())
+				return WithProved(ctx, who.Identity())
 			}
 			if user, ok := inner.(*userConn); ok {
 				return context.WithValue(ctx, credentialsKey{}, user.credentials)
@@ -150,4 +150,9 @@ func (l *userListener) give(uid uint32) {
 func (c *userConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()
+}
+
+// WithProved is a context of a call by somebody who has proved who he is.
+func WithProved(ctx context.Context, who Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, who)
 }
