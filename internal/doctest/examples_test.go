@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/holdfast/holdfast/internal/broker/gateway"
+	"github.com/holdfast/holdfast/internal/broker/settings"
 	"github.com/holdfast/holdfast/internal/cluster"
 	"github.com/holdfast/holdfast/internal/lab"
 )
 
 // TestConfigurations: every configuration on a page and every file under docs/examples is valid. A block of YAML that is a lab file
-// is marked "yaml lab", one for a session gateway "yaml gateway".
+// is marked "yaml lab", one for a session gateway "yaml gateway", one for
+// a broker "yaml broker".
 func TestConfigurations(t *testing.T) {
 	checked := 0
 	for _, p := range pages(t) {
@@ -27,6 +29,8 @@ func TestConfigurations(t *testing.T) {
 				}
 			case "yaml gateway":
 				err = gateway.Check(b.page, []byte(b.text))
+			case "yaml broker":
+				err = settings.Check(b.page, []byte(b.text))
 			default:
 				continue
 			}
