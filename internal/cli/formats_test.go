@@ -38,7 +38,7 @@ var sampleArguments = map[string]string{
 
 // withoutResult are commands that print no result: files, texts and programs for a shell.
 var withoutResult = map[string]bool{
-	"man": true, "help": true, "sessions play": true, "completion bash": true, "completion zsh": true, "completion fish": true, "completion powershell": true,
+	"man": true, "help": true, "sessions play": true, "broker connect": true, "ssh": true, "tunnel": true, "completion bash": true, "completion zsh": true, "completion fish": true, "completion powershell": true,
 }
 
 // TestEveryCommandHonoursOutput walks the tree of commands: each prints its result in the form that --output asks for.
