@@ -252,3 +252,13 @@ func ExampleDecide() {
 	fmt.Println(d.Reason)
 	// Output: no grant lets anna log in as root on db1: the nearest is dba, and it is not for the account root
 }
+
+// TestPatternsAreForNames: a pattern that looks like the end of an address does not lead to addresses.
+func TestPatternsAreForNames(t *testing.T) {
+	g := Grant{Name: "a", Who: []Pattern{Any}, Targets: []Pattern{"*a"}, Accounts: []Pattern{Any}, Protocols: []string{SSH}, Ports: []Ports{{22, 22}}, May: token.Shell}
+	for host, want := range map[string]bool{"dba": true, "2001:db8::a": false} {
+		if d := Decide([]Grant{g}, Request{Who: "anna", Target: token.Target{Host: host, Port: 22}, Account: "x", Protocol: SSH}); (d.Grant != nil) != want {
+			t.Errorf("%s: %s", host, d.Reason)
+		}
+	}
+}
