@@ -23,8 +23,12 @@ func boot(b bootOrder) error {
 	if err := privateRun(append(b.Keep, string(b.Dir))); err != nil {
 		return err
 	}
-	for from, to := range map[string]string{"resolv.conf": "/etc/resolv.conf", "hosts": "/etc/hosts"} {
-		if err := replaceFile(filepath.Join(files, from), to); err != nil {
+	shown := []string{"resolv.conf", "hosts"}
+	if b.Member.Kind == KindMachine {
+		shown = append(shown, "passwd", "group")
+	}
+	for _, name := range shown {
+		if err := replaceFile(filepath.Join(files, name), "/etc/"+name); err != nil {
 			return err
 		}
 	}
@@ -162,6 +166,8 @@ func settingsOf(member Member) []string {
 	switch member.Kind {
 	case KindRouter:
 		return []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"}
+	case KindMachine:
+		return []string{"ipv4/ip_unprivileged_port_start"} // its servers are not root, and listen on any port
 	case KindNode:
 		settings := []string{"ipv4/ip_nonlocal_bind", "ipv6/ip_nonlocal_bind"}
 		for _, iface := range member.Interfaces {

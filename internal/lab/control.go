@@ -29,7 +29,10 @@ type request struct {
 	Member    string     `json:"member,omitempty"`
 	Agent     bool       `json:"agent,omitempty"`     // the agent alone, or with Guard both
 	Guard     bool       `json:"guard,omitempty"`     // the guard of the agent alone, or with Agent both
+	Service   string     `json:"service,omitempty"`   // that a scenario runs on a machine, and that alone
+	Argv      []string   `json:"argv,omitempty"`      // its command line, for run
 	Carrier   bool       `json:"carrier,omitempty"`   // take the carrier down too
+	Direction Direction  `json:"direction,omitempty"` // of the frames that are dropped, for cut; empty: both
 	Interface string     `json:"interface,omitempty"` // this one alone, for cut
 	Groups    [][]string `json:"groups,omitempty"`    // of members, for partition
 }

@@ -67,6 +67,16 @@ func cutCommand(at locate) *cobra.Command {
 	}
 	command.Flags().StringVar(&ask.Interface, "interface", "", "of this interface alone (default all)")
 	command.Flags().BoolVar(&ask.Carrier, "carrier", false, "take the carrier down instead, as when the cable is pulled")
+	command.Flags().StringVar((*string)(&ask.Direction), "direction", "", "out: only of the frames that it sends; in: only of those that are sent to it (default both)")
+	command.PreRunE = func(*cobra.Command, []string) error {
+		switch {
+		case ask.Direction != "" && ask.Direction != DirectionIn && ask.Direction != DirectionOut:
+			return misused("--direction %q: write in or out", ask.Direction)
+		case ask.Direction != "" && ask.Carrier:
+			return misused("--direction and --carrier: a cable has both directions; leave one out")
+		}
+		return nil
+	}
 	return command
 }
 

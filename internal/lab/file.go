@@ -18,13 +18,16 @@ const (
 	maxNodes   = 64
 	maxClients = 32
 	maxRouters = 8
+
+	maxMachines = 16
 )
 
 // File is a lab file. The zero File is not useful; DefaultFile and ParseFile give complete ones.
 type File struct {
-	Nodes    int // cluster nodes, 1 to 64; default 3
-	Clients  int // machines without an agent, 0 to 32; default 1
-	Routers  int // forwarding machines, 0 to 8; default 0
+	Nodes    int      // cluster nodes, 1 to 64; default 3
+	Clients  int      // machines without an agent, 0 to 32; default 1
+	Routers  int      // forwarding machines, 0 to 8; default 0
+	Machines []string // names of machines that a scenario gives something to run, at most 16; none in a file
 	Resolver Resolver
 	Links    map[string]Link // by member name; a member that is not named has a plain veth
 	Cluster  string          // the cluster's own YAML; empty: the default cluster
@@ -144,6 +147,7 @@ func (f File) check() error {
 	bound("nodes", f.Nodes, 1, maxNodes)
 	bound("clients", f.Clients, 0, maxClients)
 	bound("routers", f.Routers, 0, maxRouters)
+	bound("machines", len(f.Machines), 0, maxMachines)
 	switch f.Resolver {
 	case ResolverBIND, ResolverUnbound, ResolverDnsmasq, ResolverKnot, ResolverNone:
 	default:

@@ -164,9 +164,14 @@ func (h *host) change(ask request) error {
 	}
 	switch ask.Op {
 	case "cut":
-		return h.cut(m, ask.Interface, ask.Carrier)
+		return h.cut(m, ask)
 	case "heal":
 		return h.heal(m)
+	case "run":
+		return m.run(hosted{ask.Service, ask.Argv})
+	}
+	if ask.Service != "" {
+		return m.hostedCommand(ask.Op, ask.Service)
 	}
 	if ask.Agent && ask.Guard {
 		return m.bothCommand(ask.Op)
@@ -214,9 +219,10 @@ func (h *host) ports(m *machine) []string {
 	return ports
 }
 
-// cut drops the frames of a member at the switch, or with carrier takes its links down; with the name of an interface only that one's.
-func (h *host) cut(m *machine, name string, carrier bool) error {
-	ports := h.ports(m)
+// cut drops the frames of a member at the switch, or with carrier takes its links down; with the name of an interface only that one's,
+// with a direction only those from the member or to it.
+func (h *host) cut(m *machine, ask request) error {
+	ports, name, carrier := h.ports(m), ask.Interface, ask.Carrier
 	if name != "" {
 		i := slices.IndexFunc(m.Interfaces, func(iface Interface) bool { return iface.Name == name })
 		if i < 0 {
@@ -233,14 +239,26 @@ func (h *host) cut(m *machine, name string, carrier bool) error {
 		return m.setLinks()
 	}
 	next := h.filter
-	next.Cut = slices.Compact(slices.Sorted(slices.Values(append(ports, h.filter.Cut...))))
+	add := func(to []string) []string {
+		return slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(ports), to...))))
+	}
+	switch ask.Direction {
+	case DirectionOut:
+		next.Mute = add(h.filter.Mute)
+	case DirectionIn:
+		next.Deaf = add(h.filter.Deaf)
+	default:
+		next.Cut = add(h.filter.Cut)
+	}
 	return h.setFilter(next)
 }
 
 // heal undoes what cut did to one member. A partition stays.
 func (h *host) heal(m *machine) error {
 	next := h.filter
-	next.Cut = slices.DeleteFunc(slices.Clone(h.filter.Cut), func(port string) bool { return slices.Contains(h.ports(m), port) })
+	for _, ports := range []*[]string{&next.Cut, &next.Mute, &next.Deaf} {
+		*ports = slices.DeleteFunc(slices.Clone(*ports), func(port string) bool { return slices.Contains(h.ports(m), port) })
+	}
 	m.carrierDown, m.unplugged = false, nil
 	return errors.Join(h.setFilter(next), m.setLinks())
 }
@@ -260,7 +278,7 @@ func (h *host) partition(groups [][]string) error {
 	if len(groups) < 2 {
 		return errors.New("a partition has at least two groups, such as node1,node2 / node3")
 	}
-	next := filter{Cut: h.filter.Cut}
+	next := filter{Cut: h.filter.Cut, Mute: h.filter.Mute, Deaf: h.filter.Deaf}
 	seen := make(map[string]bool)
 	for _, names := range groups {
 		var ports []string

@@ -35,6 +35,7 @@ type machine struct {
 	door        atomic.Int64 // pid once the member can be entered, else 0; read without the lock
 	line        *initLine    // to the first process
 	wires       []*wire
+	hosted      []hosted // what a scenario runs here
 }
 
 // The services that a member's first process may run. The agent and its guard are a node's, the resolver the resolver's.
@@ -209,7 +210,7 @@ func (m *machine) boot() error {
 	case KindResolver:
 		return m.startResolver()
 	}
-	return nil
+	return m.startHosted()
 }
 
 func (m *machine) startLink(iface Interface) error {
@@ -300,7 +301,7 @@ func (m *machine) stop() error {
 		return fmt.Errorf("%s is frozen: thaw it first, or kill it", m.Name)
 	}
 	var err error
-	for _, service := range []string{serviceAgent, serviceResolver} {
+	for _, service := range append(m.hostedNames(), serviceAgent, serviceResolver) {
 		if m.line.running(service) {
 			err = errors.Join(err, m.line.end(service, syscall.SIGTERM))
 		}
@@ -347,6 +348,11 @@ func (m *machine) writeFiles() error {
 	resolv := ""
 	if m.host.plan.Resolver.Kind != ResolverNone {
 		resolv = fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:5\n", m.host.plan.Resolver.Address)
+	}
+	if m.Kind == KindMachine {
+		if err := writeAccounts(directory); err != nil {
+			return err
+		}
 	}
 	return errors.Join(
 		os.WriteFile(directory+"/resolv.conf", []byte(resolv), 0o644),

@@ -19,12 +19,13 @@ const (
 	KindClient   Kind = "client"   // runs nothing by itself
 	KindRouter   Kind = "router"   // forwards between what is attached to it
 	KindResolver Kind = "resolver" // runs the recursive DNS server
+	KindMachine  Kind = "machine"  // runs what a scenario tells it to, such as a session gateway or a server
 )
 
 // Plan is everything that is decided about a lab before anything is made. It is a plain value, and is kept in the
 // lab's directory.
 type Plan struct {
-	Members  []Member       `json:"members"` // nodes, clients, routers, resolver, in this order
+	Members  []Member       `json:"members"` // nodes, clients, machines, routers, resolver, in this order
 	Cluster  string         `json:"cluster"` // the cluster's YAML, complete
 	Name     string         `json:"name"`    // the cluster's name
 	Resolver ResolverPlan   `json:"resolver"`
@@ -73,6 +74,9 @@ func labAddress(last int) netip.Addr { return netip.AddrFrom4([4]byte{10, 10, 0,
 
 func nodeAddress(number int) netip.Addr   { return labAddress(10 + number) }
 func clientAddress(number int) netip.Addr { return labAddress(200 + number) }
+
+// machineAddress is 10.10.0.81 and up, which is beyond the last node.
+func machineAddress(number int) netip.Addr { return labAddress(80 + number) }
 
 // routerAddress is 10.10.0.1 for the first router, then 10.10.0.241 upwards.
 func routerAddress(number int) netip.Addr {
@@ -124,6 +128,9 @@ func BuildPlan(file File) (*Plan, error) {
 	}
 	for i := 1; i <= file.Clients; i++ {
 		single(fmt.Sprintf("client%d", i), KindClient, clientAddress(i), gateways)
+	}
+	for i, name := range file.Machines {
+		single(name, KindMachine, machineAddress(i+1), gateways)
 	}
 	for i := 1; i <= file.Routers; i++ {
 		single(fmt.Sprintf("router%d", i), KindRouter, routerAddress(i), nil)

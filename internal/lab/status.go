@@ -24,7 +24,7 @@ type MemberStatus struct {
 	LNN       int                  `json:"lnn,omitempty"`
 	Addresses []string             `json:"addresses"`
 	State     string               `json:"state"`             // on, off, frozen or crashed
-	Link      string               `json:"link"`              // up, cut (frames are dropped) or down (no carrier)
+	Link      string               `json:"link"`              // up, cut (frames are dropped; "cut out" or "cut in" in one direction) or down (no carrier)
 	Service   string               `json:"service,omitempty"` // what runs in it: "agent running", "resolver ended with exit code 1"
 	Guard     string               `json:"guard,omitempty"`   // "running", or how it ended; empty where there is none
 	Wires     map[string]LinkCount `json:"faults,omitempty"`  // by interface, for links with faults
@@ -69,6 +69,10 @@ func (m *machine) status() MemberStatus {
 		s.Link = "down"
 	case slices.Contains(m.host.filter.Cut, m.Interfaces[0].Port):
 		s.Link = "cut"
+	case slices.Contains(m.host.filter.Mute, m.Interfaces[0].Port):
+		s.Link = "cut out"
+	case slices.Contains(m.host.filter.Deaf, m.Interfaces[0].Port):
+		s.Link = "cut in"
 	}
 	if !m.on {
 		return s
@@ -82,7 +86,7 @@ func (m *machine) status() MemberStatus {
 		s.State = "crashed"
 	}
 	m.line.mu.Unlock()
-	for _, service := range []string{serviceAgent, serviceResolver} {
+	for _, service := range append(m.hostedNames(), serviceAgent, serviceResolver) {
 		if how, known := m.line.state(service); known && how == "" {
 			s.Service = service + " running"
 		} else if known {

@@ -15,9 +15,20 @@ import (
 // bridgeName is the switch, a bridge in the host's own network namespace.
 const bridgeName = "switch"
 
+// Direction is one of a member's frames.
+type Direction string
+
+// The directions, as the member sees them.
+const (
+	DirectionOut Direction = "out" // what it sends
+	DirectionIn  Direction = "in"  // what is sent to it
+)
+
 // filter says which frames the switch drops. It is a value; rules gives the nftables text for it.
 type filter struct {
 	Cut       []string   // ports from and to which nothing passes
+	Mute      []string   // ports from which nothing passes
+	Deaf      []string   // ports to which nothing passes
 	Partition [][]string // groups of ports; nothing passes from one group to another; ports in no group pass to all
 }
 
@@ -29,6 +40,12 @@ func (f filter) rules() string {
 	var lines []string
 	if len(f.Cut) > 0 {
 		lines = append(lines, "iifname "+portSet(f.Cut)+" drop", "oifname "+portSet(f.Cut)+" drop")
+	}
+	if len(f.Mute) > 0 {
+		lines = append(lines, "iifname "+portSet(f.Mute)+" drop")
+	}
+	if len(f.Deaf) > 0 {
+		lines = append(lines, "oifname "+portSet(f.Deaf)+" drop")
 	}
 	for i, group := range f.Partition {
 		for j, other := range f.Partition {

@@ -18,6 +18,8 @@ func TestFilterRules(t *testing.T) {
 	}{
 		{"nothing to drop, no rules", filter{}, clear},
 		{"a cut", filter{Cut: []string{"b", "a"}}, head + "\t\tiifname { \"a\", \"b\" } drop\n\t\toifname { \"a\", \"b\" } drop\n\t}\n}\n"},
+		{"one that sends in vain", filter{Mute: []string{"a"}}, head + "\t\tiifname { \"a\" } drop\n\t}\n}\n"},
+		{"one that hears nothing", filter{Deaf: []string{"a"}}, head + "\t\toifname { \"a\" } drop\n\t}\n}\n"},
 		{"a partition", filter{Partition: [][]string{{"a", "b"}, {"c"}}},
 			head + "\t\tiifname { \"a\", \"b\" } oifname { \"c\" } drop\n\t\tiifname { \"c\" } oifname { \"a\", \"b\" } drop\n\t}\n}\n"},
 	}
