@@ -33,6 +33,7 @@ PARALLEL  ?= $(shell nproc)
 demo: build
 	@scripts/packages tour
 	@bin/holdfast lab run tour
+	@echo; echo '   A user with a shell through session gateways while those die: bin/holdfast lab run broker'
 
 ## test: all tests, also against real peers, with the race detector; the tests that were skipped are listed at the end
 .PHONY: test

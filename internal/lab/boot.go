@@ -25,7 +25,7 @@ func boot(b bootOrder) error {
 	}
 	shown := []string{"resolv.conf", "hosts"}
 	if b.Member.Kind == KindMachine {
-		shown = append(shown, "passwd", "group")
+		shown = append(shown, machineFiles...)
 	}
 	for _, name := range shown {
 		if err := replaceFile(filepath.Join(files, name), "/etc/"+name); err != nil {

@@ -81,3 +81,42 @@ func askStatus(ctx context.Context, dir Directory, node string) (nodeReport, err
 	}
 	return parseNodeReport(out)
 }
+
+// fleetReport is what the lab needs of `holdfast broker fleets`.
+type fleetReport struct {
+	State  string `json:"state"` // unheard, live, faltering or lost
+	Source string `json:"source"`
+	AgeMS  int64  `json:"age_ms"`
+	Up     int    `json:"up"`
+}
+
+func parseFleets(data []byte) (fleetReport, error) {
+	var list struct {
+		Fleets []fleetReport `json:"fleets"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return fleetReport{}, fmt.Errorf("reading `holdfast broker fleets --output json`: %w", err)
+	}
+	if len(list.Fleets) != 1 {
+		return fleetReport{}, fmt.Errorf("%d fleets are linked, and the scenario has linked one", len(list.Fleets))
+	}
+	return list.Fleets[0], nil
+}
+
+// parseGateways says of each gateway whether it takes sessions.
+func parseGateways(data []byte) (map[string]bool, error) {
+	var list struct {
+		Gateways []struct {
+			Key   string `json:"key"`
+			Takes bool   `json:"takes"`
+		} `json:"gateways"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("reading `holdfast broker gateways --output json`: %w", err)
+	}
+	seen := make(map[string]bool)
+	for _, gateway := range list.Gateways {
+		seen[gateway.Key] = gateway.Takes
+	}
+	return seen, nil
+}

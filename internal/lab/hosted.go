@@ -92,11 +92,17 @@ const (
 	machineID      = 1000
 )
 
-// writeAccounts writes the accounts of a machine. The home of its account is the member's directory.
-func writeAccounts(directory string) error {
-	passwd := fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\n%s:x:%d:%d::%s:/bin/sh\n", machineAccount, machineID, machineID, directory)
+// machineFiles are what a machine has of its own below /etc. ssh refuses a configuration that is not root's, and in a user namespace of an
+// ordinary user root's files are nobody's.
+var machineFiles = []string{"passwd", "group", "ssh/ssh_config"}
+
+// writeMachine writes what a machine has below /etc: its accounts, and an empty configuration of ssh. The home of both accounts is the member's directory.
+func writeMachine(directory string) error {
+	passwd := fmt.Sprintf("root:x:0:0::%s:/bin/sh\n%s:x:%d:%d::%s:/bin/sh\n", directory, machineAccount, machineID, machineID, directory)
 	group := fmt.Sprintf("root:x:0:\n%s:x:%d:\n", machineAccount, machineID)
 	return errors.Join(
+		os.MkdirAll(filepath.Join(directory, "ssh"), 0o755),
+		os.WriteFile(filepath.Join(directory, "ssh/ssh_config"), nil, 0o644),
 		os.WriteFile(filepath.Join(directory, "passwd"), []byte(passwd), 0o644),
 		os.WriteFile(filepath.Join(directory, "group"), []byte(group), 0o644),
 	)

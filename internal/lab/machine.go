@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -312,16 +313,19 @@ func (m *machine) stop() error {
 
 // startAgent runs the node's agent.
 func (m *machine) startAgent() error {
-	argv := []string{m.host.Dir.path(binDir, "holdfast"), "agent", "--dir", m.host.Dir.node(m.Name)}
+	argv := []string{m.host.Dir.path(binDir, "holdfast"), "agent", "--dir", m.host.Dir.node(m.Name), "--broker-config", m.brokerFile()}
 	if len(m.host.Agent) > 0 {
 		argv = m.host.Agent
 	}
 	return m.line.run(serviceAgent, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
 }
 
+// brokerFile is where the settings of the node's broker are, if it has any: never this machine's own.
+func (m *machine) brokerFile() string { return filepath.Join(m.host.Dir.node(m.Name), "broker.yaml") }
+
 // replaceAgent runs another agent, which takes the place of the one that runs.
 func (m *machine) replaceAgent() error {
-	argv := []string{m.host.Dir.path(binDir, "holdfast"), "agent", "--replace", "--dir", m.host.Dir.node(m.Name)}
+	argv := []string{m.host.Dir.path(binDir, "holdfast"), "agent", "--replace", "--dir", m.host.Dir.node(m.Name), "--broker-config", m.brokerFile()}
 	return m.line.replace(serviceAgent, argv, memberEnvironment(os.Environ(), m.host.Dir, m.Name), m.host.Dir.node(m.Name))
 }
 
@@ -350,7 +354,7 @@ func (m *machine) writeFiles() error {
 		resolv = fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:5\n", m.host.plan.Resolver.Address)
 	}
 	if m.Kind == KindMachine {
-		if err := writeAccounts(directory); err != nil {
+		if err := writeMachine(directory); err != nil {
 			return err
 		}
 	}

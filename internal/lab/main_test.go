@@ -41,6 +41,7 @@ func playHoldfast(arguments []string) int {
 		return err
 	}}
 	agent.Flags().String("dir", "", "")
+	agent.Flags().String("broker-config", "", "")
 	status := &cobra.Command{Use: "status", Run: func(c *cobra.Command, _ []string) {
 		fmt.Printf("{\"serving\": true, \"socket\": %q}\n", os.Getenv("HOLDFAST_SOCKET"))
 	}}

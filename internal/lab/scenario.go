@@ -30,6 +30,8 @@ type runOptions struct {
 	faults []string // in failover; empty: all
 
 	intervalMS, multiplier int // of the heartbeats, in failover
+
+	launches int // of sessions, in broker-1 to broker-6 and broker-restart
 }
 
 var scenarios = map[string]scenario{
@@ -38,8 +40,19 @@ var scenarios = map[string]scenario{
 	"failover": {"Measure for how long addresses do not answer after each kind of fault", runFailover},
 }
 
+// The scenarios about sessions are rows of one table.
+func init() {
+	scenarios["broker"] = scenario{"Show a user with a shell on a server while session gateways and brokers die", runSessionTour}
+	for _, c := range sessionCases {
+		scenarios[c.name] = scenario{c.title, playSessions(c)}
+	}
+}
+
 // maxRuns bounds how often a fault is done; each takes some seconds.
 const maxRuns = 1000
+
+// mostLaunches bounds the launches of a scenario; each is a session.
+const mostLaunches = 10_000
 
 // errNotPassed is the error of a scenario that was played to its end and did not pass.
 var errNotPassed = errors.New("the scenario did not pass")
@@ -51,7 +64,7 @@ func runCommand() *cobra.Command {
 	long := "Plays a scenario on labs of its own. The exit code is 1 unless it passes.\n"
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
 		names = append(names, name)
-		long += fmt.Sprintf("\n  %-8s %s", name, scenarios[name].short)
+		long += fmt.Sprintf("\n  %-14s %s", name, scenarios[name].short)
 	}
 	command := &cobra.Command{
 		Use: "run SCENARIO", Short: "Play a scenario: " + strings.Join(names, ", "), Long: long,
@@ -82,6 +95,7 @@ func runCommand() *cobra.Command {
 	command.Flags().StringSliceVar(&o.faults, "faults", nil, "which faults, in failover (default all)")
 	command.Flags().IntVar(&o.intervalMS, "interval-ms", 50, "time between two heartbeats, in failover, in milliseconds")
 	command.Flags().IntVar(&o.multiplier, "multiplier", 3, "how many heartbeats must be missing, in failover")
+	command.Flags().IntVar(&o.launches, "launches", 100, "how many sessions are opened, in broker-1 to broker-6 and broker-restart")
 	command.Flags().BoolVar(&o.keep, "keep-files", false, "keep the files of the labs, for example their logs")
 	outputFlag(command, &output)
 	return command
@@ -99,6 +113,8 @@ func (o *runOptions) check(named bool) error {
 	switch {
 	case o.runs < 1 || o.runs > maxRuns:
 		return misused("--runs %d: write 1 to %d", o.runs, maxRuns)
+	case o.launches < 1 || o.launches > mostLaunches:
+		return misused("--launches %d: write 1 to %d", o.launches, mostLaunches)
 	case named && len(o.faults) == 0:
 		return misused("--faults is empty: write names of faults with commas, or leave it out for all")
 	case unknown != nil:

@@ -86,6 +86,17 @@ func TestReadingTheCommandsOutput(t *testing.T) {
 	if want := []heldAddress{{Address: "10.10.0.100", Kind: "dynamic", Node: "node1", State: "held"}}; err != nil || !cmp.Equal(all, want) {
 		t.Errorf("%+v, %v", all, err)
 	}
+	fleet, err := parseFleets([]byte(`{"fleets": [{"link": {"name": "east"}, "state": "lost", "source": "last-good", "age_ms": 12}]}`))
+	if err != nil || fleet.State != "lost" || fleet.Source != "last-good" || fleet.AgeMS != 12 {
+		t.Errorf("%+v, %v", fleet, err)
+	}
+	if _, err := parseFleets([]byte(`{"fleets": []}`)); err == nil {
+		t.Error("no fleet was taken for one")
+	}
+	gateways, err := parseGateways([]byte(`{"gateways": [{"fleet": "east", "key": "gw1", "takes": true}, {"key": "gw2", "takes": false}]}`))
+	if err != nil || !cmp.Equal(gateways, map[string]bool{"gw1": true, "gw2": false}) {
+		t.Errorf("%+v, %v", gateways, err)
+	}
 	if _, err := parseHeld([]byte("usage:")); err == nil {
 		t.Error("text was taken for JSON")
 	}

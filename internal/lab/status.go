@@ -87,10 +87,11 @@ func (m *machine) status() MemberStatus {
 	}
 	m.line.mu.Unlock()
 	for _, service := range append(m.hostedNames(), serviceAgent, serviceResolver) {
-		if how, known := m.line.state(service); known && how == "" {
-			s.Service = service + " running"
-		} else if known {
-			s.Service = service + " " + how
+		if how, known := m.line.state(service); known {
+			if s.Service != "" {
+				s.Service += ", "
+			}
+			s.Service += service + " " + firstOf(how, "running")
 		}
 	}
 	if how, known := m.line.state(serviceGuard); known {
