@@ -34,6 +34,7 @@ const (
 	centralPort     = 8443
 	centralKeys     = "central.pem" // certificate and key, in the member's directory
 	centralInterval = 300 * time.Millisecond
+	centralPatience = 4 * centralInterval // within which one that is there has answered
 )
 
 // centralNode is a gateway as the central manager lists it (docs/broker.md, "Link a fleet").
@@ -174,7 +175,7 @@ func (c *central) answers() http.Handler {
 	return pages
 }
 
-// statuses has null for the health of those that were missing for three looks.
+// statuses has null for the health of those that have been missing for some looks.
 func (c *central) statuses(now time.Time) (all []centralStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +184,7 @@ func (c *central) statuses(now time.Time) (all []centralStatus) {
 		if i == 0 {
 			status.LastSeen, status.Sync = now, "n/a"
 		}
-		if now.Sub(status.LastSeen) < 3*centralInterval {
+		if now.Sub(status.LastSeen) < centralPatience {
 			status.Health = healthHere()
 		}
 		all = append(all, status)
