@@ -16,7 +16,7 @@ func agentCommand() *cobra.Command { return agent.Command(cmp.Or(version, "devel
 
 func guardCommand() *cobra.Command { return guard.Command() }
 
-func gatewayCommand() *cobra.Command { return gateway.Command() }
+func gatewayCommand() *cobra.Command { return gateway.Command(version) }
 
 func labCommand() *cobra.Command { return lab.Command() }
 

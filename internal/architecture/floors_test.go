@@ -52,24 +52,27 @@ var floors = []struct {
 	// The broker itself: it watches, keeps and launches by what the rooms below decide, and knows nothing of the cluster.
 	{"internal/broker", []string{
 		"internal/broker/poll", "internal/broker/lastgood", "internal/broker/watch", "internal/broker/choice", "internal/broker/rules", "internal/broker/fleet",
-		"internal/broker/token", "internal/broker/audit", "internal/broker/wholefile", "internal/problem", "internal/linux/boottime",
+		"internal/broker/token", "internal/broker/audit", "internal/broker/pin", "internal/broker/wholefile", "internal/problem", "internal/linux/boottime",
 	}},
 	// The broker's parts: what it knows of fleets, what operators say, whom it picks. Polling and files are edges that do not decide.
-	{"internal/broker/poll", []string{"internal/broker/fleet"}},
+	{"internal/broker/poll", []string{"internal/broker/fleet", "internal/broker/pin"}},
 	{"internal/broker/lastgood", []string{"internal/broker/fleet", "internal/broker/wholefile", "internal/problem", "internal/linux/boottime"}},
 	{"internal/broker/watch", []string{"internal/broker/fleet", "internal/problem"}},
 	{"internal/broker/choice", []string{"internal/broker/rules", "internal/broker/fleet"}},
 	{"internal/broker/rules", []string{"internal/broker/fleet", "internal/problem"}},
-	{"internal/broker/fleet", nil},
 
 	// The process of a session gateway: its configuration and its command.
-	{"internal/broker/gateway", []string{"internal/broker/sshgate", "internal/broker/token", "internal/broker/recording", "internal/broker/audit", "internal/broker/wholefile"}},
+	{"internal/broker/gateway", []string{"internal/broker/member", "internal/broker/pin", "internal/broker/fleet", "internal/linux/machine", "internal/broker/sshgate", "internal/broker/token", "internal/broker/recording", "internal/broker/audit", "internal/broker/wholefile"}},
+	// A gateway as a member of a fleet.
+	{"internal/broker/member", []string{"internal/broker/fleet", "internal/broker/pin", "internal/broker/wholefile"}},
 	// The SSH session gateway, and what it rests on. It knows no broker, only what brokers sign.
 	{"internal/broker/sshgate", []string{"internal/broker/token", "internal/broker/recording", "internal/broker/audit", "internal/broker/wholefile"}},
 	{"internal/broker/token", nil},
 	{"internal/broker/recording", nil},
 	{"internal/broker/audit", nil},
-	// Files that are whole or the older ones, for the broker and the gateway.
+	// For the broker and the gateway: what is known of fleets, who is who by certificate, files that are whole or the older ones.
+	{"internal/broker/fleet", nil},
+	{"internal/broker/pin", []string{"internal/broker/wholefile"}},
 	{"internal/broker/wholefile", nil},
 
 	// What they rest on. Load hands its figures over as placement reads them.
@@ -99,6 +102,7 @@ var floors = []struct {
 	{"internal/linux/sockdiag", nil},
 	{"internal/linux/nft", nil},
 	{"internal/linux/counters", nil},
+	{"internal/linux/machine", nil},
 	{"internal/linux/threads", nil},
 	{"internal/linux/udp", nil},
 	{"internal/linux/boottime", nil},
@@ -143,7 +147,7 @@ var fences = []struct {
 	{"filippo.io/age", []string{"internal/broker/recording"}, "recordings are encrypted in one place"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 
-	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe", "internal/broker/poll"}, "HTTP is for the API, for checks, for asking central managers and for the lab"},
+	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe", "internal/broker/poll", "internal/broker/member"}, "HTTP is for the API, for checks, for fleets of gateways and those who ask them, and for the lab"},
 	{"os/exec", []string{"internal/broker/client", "internal/address", "internal/lab", "internal/verdict/probe"}, "programs are run as hooks, as checks and by the lab; a user's session is his own ssh"},
 	{"C", nil, "the binary is built without cgo"},
 	{"unsafe", []string{"internal/linux", "internal/api", "internal/lab"}, "only what speaks to the kernel may look at bytes as structures: links, the credentials of a socket, the lab's wires"},

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/broker/fleet"
+	"github.com/holdfast/holdfast/internal/broker/pin"
 	"github.com/holdfast/holdfast/internal/broker/poll"
 	"github.com/holdfast/holdfast/internal/broker/rules"
 	"github.com/holdfast/holdfast/internal/broker/watch"
@@ -48,7 +51,7 @@ func (b *Broker) Link(ctx context.Context, link Link, replace, evenIfDown bool) 
 		return Linked{Fingerprint: shown}, nil
 	}
 	out := Linked{Done: true, Fingerprint: link.Fingerprint}
-	view, failure := client(link).Fetch(ctx, expectedOf(link))
+	view, failure := b.client(link).Fetch(ctx, expectedOf(link))
 	switch {
 	case failure != nil && failure.Kind == fleet.Untrusted:
 		return out, refused("fleet %s is not linked: %s; if the central manager has a new certificate, compare the fingerprint there and give that one", link.Fleet, failure)
@@ -160,8 +163,21 @@ func expectedOf(link Link) fleet.Expected {
 	return fleet.Expected{Central: link.Central, Services: link.Services}
 }
 
-func client(link Link) *poll.Client {
-	return poll.New(poll.Options{Address: link.Address, Fingerprint: link.Fingerprint, Timeout: link.Timeout})
+// certificateFile is in a broker's directory what proves who asks, to fleets that want to know. An operator makes it.
+const certificateFile = "certificate.pem"
+
+// client asks the central manager of a link. A broker that has a certificate shows it to fleets that ask for one.
+func (b *Broker) client(link Link) *poll.Client {
+	options := poll.Options{Address: link.Address, Fingerprint: link.Fingerprint, Timeout: link.Timeout}
+	file := filepath.Join(b.options.Dir, certificateFile)
+	certificate, _, err := pin.Load(file, file)
+	switch {
+	case err == nil:
+		options.Certificate = &certificate
+	case !errors.Is(err, fs.ErrNotExist):
+		b.log.Warn("this broker does not say who it is, so that fleets that want to know may refuse it", "error", err)
+	}
+	return poll.New(options)
 }
 
 // knows says of fleets and gateways whether they are there, as far as this broker knows now.

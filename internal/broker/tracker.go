@@ -46,7 +46,7 @@ const maxTold = 8
 
 func newTracker(b *Broker, link Link) *tracker {
 	return &tracker{
-		b: b, link: link, client: client(link), watch: watch.New(link.Link, b.now()), wake: make(chan struct{}, 1), keep: make(chan struct{}, 1),
+		b: b, link: link, client: b.client(link), watch: watch.New(link.Link, b.now()), wake: make(chan struct{}, 1), keep: make(chan struct{}, 1),
 		learnt: link.Central != "", present: map[*problem.Kind]time.Time{},
 	}
 }

@@ -29,7 +29,7 @@ func manuals(t *testing.T) map[string]string {
 	var out, faults bytes.Buffer
 	code := cli.Run(t.Context(), cli.Deps{
 		In: strings.NewReader(""), Out: &out, Err: &faults, Environment: func(string) string { return "" }, Now: time.Now,
-		Commands: []*cobra.Command{agent.Command("test"), guard.Command(), gateway.Command(), lab.Command(), sim.Command()},
+		Commands: []*cobra.Command{agent.Command("test"), guard.Command(), gateway.Command("test"), lab.Command(), sim.Command()},
 	}, []string{"man", dir})
 	if code != 0 {
 		t.Fatalf("writing the manual pages: %d, %s", code, faults.String())

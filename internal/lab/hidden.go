@@ -12,7 +12,7 @@ import (
 
 // hiddenCommands are what the lab runs of itself in its namespaces.
 func hiddenCommands(at locate) []*cobra.Command {
-	commands := []*cobra.Command{hostCommand(at), nodeCommand(), resolveCommand(), serveCommand(), echoCommand(), connectCommand(), probeCommand(), recordsCommand(), launchesCommand(), centralCommand()}
+	commands := []*cobra.Command{hostCommand(at), nodeCommand(), resolveCommand(), serveCommand(), echoCommand(), connectCommand(), probeCommand(), recordsCommand(), launchesCommand()}
 	for _, command := range commands {
 		command.Hidden = true
 	}

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -30,7 +29,7 @@ func (s *sessions) down(member string, w way) error {
 	case slices.Contains(s.brokers, member):
 		return s.tell(request{Op: "kill", Member: member, Agent: true, Guard: true})
 	}
-	return s.each(member, "kill")
+	return s.tell(request{Op: "kill", Member: member, Service: serviceGateway})
 }
 
 // up brings it back.
@@ -44,23 +43,10 @@ func (s *sessions) up(ctx context.Context, member string, w way) error {
 		}
 		return s.answers(ctx, member)
 	}
-	if err := s.each(member, "start"); err != nil {
+	if err := s.tell(request{Op: "start", Member: member, Service: serviceGateway}); err != nil {
 		return err
 	}
 	return s.listens(ctx, member, gatewayPort)
-}
-
-// each does something to each process of a gateway.
-func (s *sessions) each(gateway, op string) error {
-	services := []string{serviceGateway}
-	if gateway == s.fleet[0].name {
-		services = append(services, serviceCentral)
-	}
-	var faults []error
-	for _, service := range services {
-		faults = append(faults, s.tell(request{Op: op, Member: gateway, Service: service}))
-	}
-	return errors.Join(faults...)
 }
 
 // answers waits until a broker answers.

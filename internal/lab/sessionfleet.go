@@ -47,7 +47,9 @@ type sessions struct {
 	fleet   []gatewayPlan // the central manager first
 	brokers []string      // the nodes
 	keys    sessionKeys
-	linked  string // what the first broker said when the fleet was linked
+	// fingerprints are those of the gateways' certificates.
+	fingerprints map[string]string
+	linked       string // what the first broker said when the fleet was linked
 }
 
 // sessionKeys are what those who take part know each other by.
@@ -87,7 +89,7 @@ func newSessions(ctx context.Context, fleet []gatewayPlan, out *transcript, keep
 		return nil, err
 	}
 	s := &sessions{stage: stage, fleet: fleet, brokers: stage.plan.Names(KindNode)}
-	for _, step := range []func(context.Context) error{s.makeKeys, s.configureBrokers, s.startTargets, s.startGateways, s.openDoors} {
+	for _, step := range []func(context.Context) error{s.makeKeys, s.makeCertificates, s.configureBrokers, s.startTargets, s.startGateways, s.openDoors} {
 		if err == nil {
 			err = step(ctx)
 		}
@@ -258,15 +260,12 @@ func (s *sessions) startGateways(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.startCentral(); err != nil {
-		return err
-	}
 	for _, gateway := range s.fleet {
 		if err := s.listens(ctx, gateway.name, gatewayPort); err != nil {
 			return err
 		}
 	}
-	return s.listens(ctx, s.fleet[0].name, centralPort)
+	return s.listens(ctx, s.fleet[0].name, fleetPort)
 }
 
 // gatewayYAML is a gateway's configuration.
@@ -280,7 +279,7 @@ known-hosts: [known_hosts]
 audit: sessions.jsonl
 recordings: {directory: recordings, min-free-mib: 16}
 limits: {dial-timeout-ms: 3000, drain-timeout-ms: 100}
-`, gateway.name, gatewayPort)
+`, gateway.name, gatewayPort) + s.fleetYAML(gateway)
 }
 
 // host runs a program as a service of a machine.

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -13,7 +14,8 @@ const (
 	linkProbe   = 500 * time.Millisecond
 )
 
-// link links the fleet on every broker, and keeps what the last of them said.
+// link links the fleet on every broker, keeps what the last of them said, and waits until all know every gateway: members may have reported to the
+// central manager only after a broker asked it.
 func (s *sessions) link(ctx context.Context) error {
 	for _, broker := range s.brokers {
 		said, err := s.linkOn(ctx, broker)
@@ -22,18 +24,21 @@ func (s *sessions) link(ctx context.Context) error {
 		}
 		s.linked = said
 	}
-	return nil
+	var takers []string
+	for _, gateway := range s.fleet {
+		if !slices.Contains(gateway.roles, "search-primary") {
+			takers = append(takers, gateway.name)
+		}
+	}
+	_, err := s.known(ctx, s.brokers, true, takers...)
+	return err
 }
 
 // linkOn links the fleet on one broker, with more flags, and returns what that said.
 func (s *sessions) linkOn(ctx context.Context, broker string, flags ...string) (string, error) {
 	central := s.fleet[0].name
-	fingerprint, err := s.fingerprint()
-	if err != nil {
-		return "", err
-	}
 	argv := append([]string{
-		"holdfast", "broker", "link", sessionFleet, fmt.Sprintf("%s:%d", s.address(central), centralPort), "--fingerprint", fingerprint,
+		"holdfast", "broker", "link", sessionFleet, fmt.Sprintf("%s:%d", s.address(central), fleetPort), "--fingerprint", s.fingerprints[central],
 		"--poll", linkPoll.String(), "--timeout", linkTimeout.String(), "--probe", linkProbe.String(),
 	}, flags...)
 	command, err := s.Command(ctx, broker, argv...)

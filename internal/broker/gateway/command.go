@@ -30,8 +30,8 @@ func (m misused) Error() string { return string(m) }
 // ExitCode is the exit code for a wrong command line.
 func (misused) ExitCode() int { return 2 }
 
-// Command is `holdfast gateway`.
-func Command() *cobra.Command {
+// Command is `holdfast gateway` of a program of some version.
+func Command(version string) *cobra.Command {
 	var file, level, format string
 	var check bool
 	command := &cobra.Command{
@@ -45,8 +45,8 @@ A user comes with a session token as the user name, and needs nothing but ssh:
   ssh -J TOKEN@gateway:2222 target   past the gateway, unrecorded, where the token allows it
   ssh -N -L 5432:db1:5432 -p 2222 TOKEN@gateway   a tunnel to a service of any protocol, unrecorded, with a token for it
 
-The configuration file is described in docs/broker.md. The brokers' keys and the known hosts are read again when they change;
-everything else with the next start. SIGTERM takes no new sessions, lets those under way end, and ends them after the
+The configuration file is described in docs/broker.md. The brokers' keys, the known hosts and, of a fleet, its members and
+readers are read again when they change; everything else with the next start. SIGTERM takes no new sessions, lets those under way end, and ends them after the
 drain timeout.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -59,12 +59,15 @@ drain timeout.`,
 				if err == nil {
 					_, err = assemble(c, nil, logger)
 				}
+				if err == nil {
+					err = checkFleet(c, logger)
+				}
 				return err
 			}
 			debug.SetGCPercent(gcPercent)
 			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			return run(ctx, file, logger)
+			return run(ctx, file, version, logger)
 		},
 	}
 	flags := command.Flags()
@@ -72,7 +75,7 @@ drain timeout.`,
 	flags.BoolVar(&check, "check", false, "read the configuration and all that it names, say what is wrong, and end")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&format, "log-format", "text", "text or json")
-	command.AddCommand(tokenCommand())
+	command.AddCommand(tokenCommand(), certificateCommand())
 	return command
 }
 

@@ -53,6 +53,7 @@ type fileYAML struct {
 		IdleMinutes         uint32 `yaml:"idle-minutes"`
 		SessionTotalMinutes uint32 `yaml:"session-minutes"`
 	} `yaml:"limits"`
+	Fleet *fleetYAML `yaml:"fleet"`
 }
 
 // input is whose input is recorded, as the file says it: never, no-terminal or always. It was true or false once, which are always and never.
@@ -81,6 +82,7 @@ type config struct {
 	fileYAML
 	may    token.Channels
 	limits sshgate.Limits
+	fleet  *fleetConfig // nil: the gateway is in no fleet of Holdfast's own
 }
 
 // maxFile bounds the configuration file, in bytes.
@@ -147,6 +149,7 @@ func parseConfig(name string, data []byte) (config, error) {
 		faults = append(faults, errors.New("allow is empty, so that no token would allow anything: write what is allowed, or leave it out to allow everything"))
 	}
 	faults = append(faults, c.setLimits()...)
+	faults = append(faults, c.setFleet(folder)...)
 	if _, err := recording.ParseRecipients(c.Recordings.Recipients); err != nil {
 		faults = append(faults, fmt.Errorf("recordings.recipients: %w", err))
 	}

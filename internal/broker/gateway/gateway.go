@@ -53,7 +53,7 @@ func assemble(c config, ledger sshgate.Ledger, logger *slog.Logger) (*sshgate.Ga
 		logger.Error("no session can begin", "error", err)
 	}
 	return sshgate.New(sshgate.Options{
-		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), Ledger: ledger, May: c.may,
+		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), Ledger: ledger, May: c.may, Barred: c.bar(),
 		RecordInput: c.Recordings.Input.InputPolicy, Environment: c.Environment, Limits: c.limits, Logger: logger,
 	})
 }
@@ -68,7 +68,7 @@ func openLedger(c config, now time.Time) (*usedTokens, error) {
 }
 
 // run runs a gateway until the context ends.
-func run(ctx context.Context, file string, logger *slog.Logger) error {
+func run(ctx context.Context, file, version string, logger *slog.Logger) error {
 	c, err := readConfig(file)
 	if err != nil {
 		return err
@@ -86,6 +86,11 @@ func run(ctx context.Context, file string, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("starting the gateway %s: %w", c.Name, err)
 	}
+	leave, err := joinFleet(ctx, c, gate, place{file, version, listener.Addr()}, logger)
+	if err != nil {
+		return errors.Join(fmt.Errorf("starting the gateway %s: %w", c.Name, err), listener.Close())
+	}
+	defer leave() // when the sessions are over
 	logger.Info("the gateway takes sessions", "name", c.Name, "address", listener.Addr())
 	return gate.Serve(ctx, listener)
 }

@@ -134,7 +134,7 @@ func folder(t *testing.T) string {
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := Command()
+	c := Command("test")
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetOut(&out)
 	c.SetErr(io.Discard)
@@ -287,13 +287,13 @@ func TestRun(t *testing.T) {
 		return len(p), nil
 	}), nil))
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, filepath.Join(dir, "gateway.yaml"), logger) }()
+	go func() { done <- run(ctx, filepath.Join(dir, "gateway.yaml"), "test", logger) }()
 	select {
 	case <-ready:
 	case err := <-done:
 		t.Fatal(err)
 	}
-	if err := run(ctx, filepath.Join(dir, "gateway.yaml"), logger); err == nil || !strings.Contains(err.Error(), "another gateway of this name") {
+	if err := run(ctx, filepath.Join(dir, "gateway.yaml"), "test", logger); err == nil || !strings.Contains(err.Error(), "another gateway of this name") {
 		t.Errorf("a second one with the same used tokens: %v", err)
 	}
 	cancel()

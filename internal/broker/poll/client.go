@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/broker/fleet"
+	"github.com/holdfast/holdfast/internal/broker/pin"
 )
 
 // DefaultTimeout is within which a poll comes back.
@@ -25,25 +25,17 @@ const DefaultTimeout = 3 * time.Second
 const maxHeader = 64 << 10
 
 // Fingerprint is the SHA-256 of a certificate.
-type Fingerprint [sha256.Size]byte
+type Fingerprint = pin.Fingerprint
 
 // ParseFingerprint reads 64 hexadecimal digits, in which colons may stand, with or without "sha256:" before them.
-func ParseFingerprint(text string) (f Fingerprint, err error) {
-	digits := strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "sha256:"), ":", "")
-	if n, err := hex.Decode(f[:], []byte(digits[:min(len(digits), 2*len(f))])); err != nil || n != len(f) || len(digits) != 2*len(f) {
-		return Fingerprint{}, fmt.Errorf("%.80q is not the SHA-256 fingerprint of a certificate: that has 64 hexadecimal digits", text)
-	}
-	return f, nil
-}
-
-// String is "sha256:" and the digits.
-func (f Fingerprint) String() string { return "sha256:" + hex.EncodeToString(f[:]) }
+func ParseFingerprint(text string) (Fingerprint, error) { return pin.ParseFingerprint(text) }
 
 // Options are what a Client needs to know.
 type Options struct {
 	Address     string                                                               // host:port of the central manager
 	Fingerprint Fingerprint                                                          // of its certificate
 	Timeout     time.Duration                                                        // default DefaultTimeout
+	Certificate *tls.Certificate                                                     // proves who asks, to fleets that want to know; may be nil
 	Header      http.Header                                                          // sent with each request, for fleets that want to know who asks; may be nil
 	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // default: a plain dialer
 }
@@ -73,29 +65,12 @@ func New(o Options) *Client {
 		DisableKeepAlives:      true,
 		DisableCompression:     true, // what would be unpacked is not bounded by what came
 		MaxResponseHeaderBytes: maxHeader,
-		TLSClientConfig: &tls.Config{
-			InsecureSkipVerify: true, //nolint:gosec // the certificate is checked by its fingerprint, in VerifyConnection
-			MinVersion:         tls.VersionTLS12,
-			VerifyConnection:   func(s tls.ConnectionState) error { return verify(s, o.Fingerprint) },
-		},
+		TLSClientConfig:        pin.Client(o.Fingerprint, o.Certificate),
 	}
 	return &Client{options: o, web: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-}
-
-// errUntrusted marks a certificate that is not the linked one.
-var errUntrusted = errors.New("the certificate is not the one that was linked")
-
-func verify(s tls.ConnectionState, want Fingerprint) error {
-	if len(s.PeerCertificates) == 0 {
-		return fmt.Errorf("%w: there is none", errUntrusted)
-	}
-	if got := Fingerprint(sha256.Sum256(s.PeerCertificates[0].Raw)); got != want {
-		return fmt.Errorf("%w: %s came, %s was linked", errUntrusted, got, want)
-	}
-	return nil
 }
 
 // Fetch asks for everything at once and reads the answers into a view. It comes back by the timeout.
@@ -135,7 +110,11 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, *fleet.Failure) 
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, &fleet.Failure{Kind: fleet.Unwell, Evidence: fmt.Sprintf("GET %s: status %d", where, response.StatusCode)}
+		evidence := fmt.Sprintf("GET %s: status %d", where, response.StatusCode)
+		if response.StatusCode == http.StatusForbidden {
+			evidence += ": it does not let this broker read. " + c.remedy()
+		}
+		return nil, &fleet.Failure{Kind: fleet.Unwell, Evidence: evidence}
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, fleet.MaxAnswer+1))
 	if err != nil {
@@ -144,12 +123,21 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, *fleet.Failure) 
 	return body, nil
 }
 
+// remedy is what to do where a fleet does not let this broker read.
+func (c *Client) remedy() string {
+	if c.options.Certificate == nil {
+		return "This broker has no certificate; if that is a Holdfast gateway, make one (holdfast gateway certificate, docs/broker.md) and add its fingerprint to fleet.readers there"
+	}
+	own := Fingerprint(sha256.Sum256(c.options.Certificate.Certificate[0]))
+	return "If that is a Holdfast gateway, add " + own.String() + " to fleet.readers there"
+}
+
 // failure says what kind of failure an error is.
 func (c *Client) failure(where string, err error) *fleet.Failure {
 	f := &fleet.Failure{Kind: fleet.Unreachable}
 	var timeout net.Error
 	switch {
-	case errors.Is(err, errUntrusted):
+	case errors.Is(err, pin.ErrUntrusted):
 		f.Kind = fleet.Untrusted
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		f.Kind = fleet.TimedOut

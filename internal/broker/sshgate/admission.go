@@ -85,6 +85,9 @@ func (a *attempt) admit(grant token.Grant) (*ssh.Permissions, error) {
 	if grant.May &= g.options.May; grant.May == 0 {
 		return nil, a.refuse(grant, &barred{"policy", "The session token allows nothing that the gateway " + g.options.Name + " allows as well. Ask for other access, or use another gateway."})
 	}
+	if g.options.Barred != "" {
+		return nil, a.refuse(grant, &barred{"role", g.options.Barred})
+	}
 	if err := g.options.Recorder.Room(); err != nil {
 		reason := "recorder"
 		if errors.Is(err, recording.ErrDiskFull) {

@@ -114,6 +114,7 @@ type Options struct {
 	Recorder    Recorder
 	Auditor     Auditor
 	Ledger      Ledger         // of used tokens; nil to forget them when the process ends
+	Barred      string         // why no session begins at this gateway, whoever comes, as a sentence; empty if sessions begin
 	May         token.Channels // what tokens may grant here at most; default everything
 	RecordInput InputPolicy    // whether what is typed is recorded as well; default InputWithoutTerminal
 	Environment []string       // variables that may be set on the target, with * at the end; default LANG, LC_*, TERM, COLORTERM
@@ -237,6 +238,46 @@ func (g *Gate) drain() {
 	})
 	defer late.Stop()
 	g.handlers.Wait()
+}
+
+// Sessions is how many run, by protocol: "ssh", and "tcp" for tunnels.
+func (g *Gate) Sessions() map[string]int {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	running := map[string]int{"ssh": 0, "tcp": 0}
+	for c := range g.sessions {
+		if c.grant.May.Has(token.Tunnel) {
+			running["tcp"]++
+		} else {
+			running["ssh"]++
+		}
+	}
+	return running
+}
+
+// Accepts says why no session would begin now, whatever token came; nil if one would.
+func (g *Gate) Accepts() error {
+	if g.options.Barred != "" {
+		return &barred{"role", g.options.Barred}
+	}
+	g.lock.Lock()
+	stopping, sessions := g.stopping, len(g.sessions)
+	g.lock.Unlock()
+	switch {
+	case stopping:
+		return &barred{"stopping", "it is stopping"}
+	case sessions >= g.options.Limits.Sessions:
+		return &barred{"sessions", fmt.Sprintf("it has %d sessions, which is as many as it takes", sessions)}
+	}
+	return g.options.Recorder.Room()
+}
+
+// HostKeys are the public keys by which the gateway proves itself.
+func (g *Gate) HostKeys() (keys []ssh.PublicKey) {
+	for _, signer := range g.options.HostKeys {
+		keys = append(keys, signer.PublicKey())
+	}
+	return keys
 }
 
 // place is where limits for one address are counted: an IPv6 client has a whole /64 to itself.

@@ -23,7 +23,7 @@ type counts struct {
 func newCounts(into prometheus.Registerer) (*counts, error) {
 	c := &counts{
 		connectionsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_sshgate_connections_refused_total", Help: "SSH connections that did not become sessions, by reason: a limit (starting, starting_early, starting_per_address, sessions), a token_ word, disk_full, ledger, audit, recorder, policy, no_token, stopping, handshake.",
+			Name: "holdfast_sshgate_connections_refused_total", Help: "SSH connections that did not become sessions, by reason: a limit (starting, starting_early, starting_per_address, sessions), a token_ word, disk_full, ledger, audit, recorder, policy, role, no_token, stopping, handshake.",
 		}, []string{"reason"}),
 		requestsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_sshgate_requests_refused_total", Help: "Channels and requests of sessions that were refused, by what was asked for.",
