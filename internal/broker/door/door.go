@@ -38,6 +38,7 @@ type Limits struct {
 	Starting           int           // connections that have proved nothing yet; default 64
 	StartingPerAddress int           // of one address (of IPv6: one /64); default 16
 	Connections        int           // that are through; default 256
+	OfOne              int           // of those, of one name; default 32
 	Sessions           int           // of one connection at a time; default 4
 	Handshake          time.Duration // default 20 s
 	Total              time.Duration // of a connection; default 10 min
@@ -47,7 +48,7 @@ func (l Limits) withDefaults() Limits {
 	for _, n := range []struct {
 		at      *int
 		instead int
-	}{{&l.Starting, 64}, {&l.StartingPerAddress, 16}, {&l.Connections, 256}, {&l.Sessions, 4}} {
+	}{{&l.Starting, 64}, {&l.StartingPerAddress, 16}, {&l.Connections, 256}, {&l.OfOne, 32}, {&l.Sessions, 4}} {
 		if *n.at == 0 {
 			*n.at = n.instead
 		}
@@ -77,11 +78,12 @@ type Door struct {
 	starting map[netip.Addr]int
 	count    int // of those that start
 	through  int
+	of       map[string]int // those, by name
 }
 
 // New opens a Door on a listener. Known is who is known, and the host key; it is asked for each connection.
 func New(inner net.Listener, known func() settings.Door, log *slog.Logger, limits Limits) *Door {
-	d := &Door{inner: inner, known: known, log: log, limits: limits.withDefaults(), ready: make(chan net.Conn), starting: map[netip.Addr]int{}}
+	d := &Door{inner: inner, known: known, log: log, limits: limits.withDefaults(), ready: make(chan net.Conn), starting: map[netip.Addr]int{}, of: map[string]int{}}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.all.Add(1)
 	go d.accept()
@@ -162,21 +164,25 @@ func (d *Door) take(conn net.Conn) {
 	}()
 }
 
-// enter takes a place among those that are through.
-func (d *Door) enter() bool {
+// enter takes a place among those that are through, where nobody takes more than his share.
+func (d *Door) enter(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.through >= d.limits.Connections {
+	if d.through >= d.limits.Connections || d.of[name] >= d.limits.OfOne {
 		return false
 	}
 	d.through++
+	d.of[name]++
 	return true
 }
 
-func (d *Door) leave() {
+func (d *Door) leave(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.through--
+	if d.of[name]--; d.of[name] == 0 {
+		delete(d.of, name)
+	}
 }
 
 // handle serves one connection to its end.
@@ -200,10 +206,11 @@ func (d *Door) handle(conn net.Conn, settled func()) {
 		return
 	}
 	settled()
-	if !d.enter() {
+	if !d.enter(client.User()) {
+		d.log.Warn("a requester of the broker has too many connections, or all have", "who", client.User(), "client", conn.RemoteAddr())
 		return
 	}
-	defer d.leave()
+	defer d.leave(client.User())
 	_ = conn.SetDeadline(time.Now().Add(d.limits.Total))
 	go ssh.DiscardRequests(requests)
 	who := api.Identity{Name: client.User(), Certified: client.Permissions.Extensions[extensionCertified] != "", Says: client.Permissions.Extensions[extensionSays] + " from " + conn.RemoteAddr().String()}
