@@ -147,7 +147,7 @@ var fences = []struct {
 	{"filippo.io/age", []string{"internal/broker/recording"}, "recordings are encrypted in one place"},
 	{"github.com/google/go-cmp", []string{"internal/store/storetest"}, "it is for tests"},
 
-	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe", "internal/broker/poll", "internal/broker/member"}, "HTTP is for the API, for checks, for fleets of gateways and those who ask them, and for the lab"},
+	{"net/http", []string{"internal/api", "internal/agent", "internal/lab", "internal/verdict/probe", "internal/broker/poll", "internal/broker/member", "internal/broker/gateway"}, "HTTP is for the API, for checks, for fleets of gateways and those who ask them, for a gateway's metrics, and for the lab"},
 	{"os/exec", []string{"internal/broker/client", "internal/address", "internal/lab", "internal/verdict/probe"}, "programs are run as hooks, as checks and by the lab; a user's session is his own ssh"},
 	{"C", nil, "the binary is built without cgo"},
 	{"unsafe", []string{"internal/linux", "internal/api", "internal/lab"}, "only what speaks to the kernel may look at bytes as structures: links, the credentials of a socket, the lab's wires"},

@@ -123,7 +123,7 @@ func TestUpgrade(t *testing.T) {
 
 	expect(t, "a first installation", m.dpkg("-i", first), "daemon-reload")
 	for _, file := range []string{
-		"usr/bin/holdfast", "usr/lib/systemd/system/holdfast-agent.service", "usr/lib/systemd/system/holdfast-guard.service",
+		"usr/bin/holdfast", "usr/lib/systemd/system/holdfast-agent.service", "usr/lib/systemd/system/holdfast-guard.service", "usr/lib/systemd/system/holdfast-gateway.service",
 		"usr/libexec/holdfast/ganesha-grace", "usr/share/man/man1/holdfast.1.gz", "usr/share/bash-completion/completions/holdfast", "usr/share/doc/holdfast/copyright",
 	} {
 		if _, err := os.Stat(filepath.Join(m.root, file)); err != nil {
@@ -153,7 +153,7 @@ func TestRemoval(t *testing.T) {
 	if err := os.MkdirAll(identity, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "a removal", m.dpkg("-r", "holdfast"), "disable --now holdfast-agent.service", "disable --now holdfast-guard.service", "daemon-reload")
+	expect(t, "a removal", m.dpkg("-r", "holdfast"), "disable --now holdfast-agent.service", "disable --now holdfast-guard.service", "disable --now holdfast-gateway.service", "daemon-reload")
 	expect(t, "a purge", m.dpkg("-P", "holdfast"))
 	if _, err := os.Stat(identity); err != nil {
 		t.Errorf("the identity is gone: %v", err)

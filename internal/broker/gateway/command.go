@@ -57,7 +57,7 @@ drain timeout.`,
 			if check {
 				c, err := readConfig(file)
 				if err == nil {
-					_, err = assemble(c, nil, logger)
+					_, err = assemble(c, nil, nil, logger)
 				}
 				if err == nil {
 					err = checkFleet(c, logger)

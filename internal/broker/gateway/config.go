@@ -27,6 +27,7 @@ type fileYAML struct {
 	UserCA      string   `yaml:"user-ca"`
 	KnownHosts  []string `yaml:"known-hosts"`
 	Audit       string   `yaml:"audit"`
+	Metrics     string   `yaml:"metrics"`
 	Allow       []string `yaml:"allow"`
 	Environment []string `yaml:"environment"`
 	Recordings  struct {
@@ -150,6 +151,9 @@ func parseConfig(name string, data []byte) (config, error) {
 	}
 	faults = append(faults, c.setLimits()...)
 	faults = append(faults, c.setFleet(folder)...)
+	if err := checkMetrics(c.Metrics); err != nil {
+		faults = append(faults, err)
+	}
 	if _, err := recording.ParseRecipients(c.Recordings.Recipients); err != nil {
 		faults = append(faults, fmt.Errorf("recordings.recipients: %w", err))
 	}

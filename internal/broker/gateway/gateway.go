@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/holdfast/holdfast/internal/broker/audit"
@@ -20,8 +21,9 @@ import (
 	"github.com/holdfast/holdfast/internal/broker/sshgate"
 )
 
-// assemble makes the gateway that a configuration describes. Without a ledger it is only good to be looked at.
-func assemble(c config, ledger sshgate.Ledger, logger *slog.Logger) (*sshgate.Gate, error) {
+// assemble makes the gateway that a configuration describes, and has what it counts in a registry, which may be nil. Without a ledger it is only
+// good to be looked at.
+func assemble(c config, ledger sshgate.Ledger, counted prometheus.Registerer, logger *slog.Logger) (*sshgate.Gate, error) {
 	var faults []error
 	var hostKeys []ssh.Signer
 	for _, file := range c.HostKeys {
@@ -53,7 +55,7 @@ func assemble(c config, ledger sshgate.Ledger, logger *slog.Logger) (*sshgate.Ga
 		logger.Error("no session can begin", "error", err)
 	}
 	return sshgate.New(sshgate.Options{
-		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), Ledger: ledger, May: c.may, Barred: c.bar(),
+		Name: c.Name, HostKeys: hostKeys, Brokers: keys.known, UserCA: ca, Targets: targets, Recorder: store, Auditor: audit.New(c.Audit), Ledger: ledger, Metrics: counted, May: c.may, Barred: c.bar(),
 		RecordInput: c.Recordings.Input.InputPolicy, Environment: c.Environment, Limits: c.limits, Logger: logger,
 	})
 }
@@ -78,7 +80,8 @@ func run(ctx context.Context, file, version string, logger *slog.Logger) error {
 		return fmt.Errorf("starting the gateway %s: %w", c.Name, err)
 	}
 	defer ledger.Close()
-	gate, err := assemble(c, ledger, logger)
+	registry := prometheus.NewRegistry()
+	gate, err := assemble(c, ledger, registry, logger)
 	if err != nil {
 		return fmt.Errorf("starting the gateway %s:\n%w", c.Name, err)
 	}
@@ -86,6 +89,11 @@ func run(ctx context.Context, file, version string, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("starting the gateway %s: %w", c.Name, err)
 	}
+	unserve, err := serveMetrics(ctx, c.Metrics, registry, logger)
+	if err != nil {
+		return errors.Join(fmt.Errorf("starting the gateway %s: %w", c.Name, err), listener.Close())
+	}
+	defer unserve()
 	leave, err := joinFleet(ctx, c, gate, place{file, version, listener.Addr()}, logger)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting the gateway %s: %w", c.Name, err), listener.Close())
