@@ -111,24 +111,32 @@ func speaksSSH(conn net.Conn) error {
 	return fmt.Errorf("%s answers, but not as an SSH server", conn.RemoteAddr())
 }
 
+// keys are the host keys that a broker has named.
+func (g Gateway) keys() (keys []ssh.PublicKey, err error) {
+	for _, text := range g.HostKeys {
+		if key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text)); err == nil { // others are of a kind that this version does not know
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("the broker names no host key of the gateway %s, so that it cannot be told from an impostor", g.Name)
+	}
+	return keys, nil
+}
+
 // pinned accepts the host keys that a broker has named, and no other.
 func (g Gateway) pinned() (ssh.HostKeyCallback, []string, error) {
-	var keys []ssh.PublicKey
+	keys, err := g.keys()
+	if err != nil {
+		return nil, nil, err
+	}
 	var algorithms []string
-	for _, text := range g.HostKeys {
-		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
-		if err != nil {
-			continue // of a kind that this version does not know
-		}
-		keys = append(keys, key)
+	for _, key := range keys {
 		if key.Type() == ssh.KeyAlgoRSA {
 			algorithms = append(algorithms, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
 		} else {
 			algorithms = append(algorithms, key.Type())
 		}
-	}
-	if len(keys) == 0 {
-		return nil, nil, fmt.Errorf("the broker names no host key of the gateway %s, so that it cannot be told from an impostor", g.Name)
 	}
 	return func(_ string, _ net.Addr, shown ssh.PublicKey) error {
 		for _, key := range keys {

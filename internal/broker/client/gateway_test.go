@@ -153,3 +153,37 @@ func TestFolder(t *testing.T) {
 		t.Error("without a host key of the gateway a session begins")
 	}
 }
+
+// TestABrokerSetsNothing: whatever a broker answers, it does not become a setting of the user's ssh, of which some run programs.
+func TestABrokerSetsNothing(t *testing.T) {
+	good := newKey(t).Public()
+	for _, c := range []struct{ why, token, address, hostKey string }{
+		{"a token of two lines", "hf1.x\n\tProxyCommand touch /tmp/x", "192.0.2.2", good},
+		{"a token of two words", "hf1.x -oProxyCommand=x", "192.0.2.2", good},
+		{"a token that expands", "hf1.%d${HOME}", "192.0.2.2", good},
+		{"no token", "", "192.0.2.2", good},
+		{"a token that looks like an option", "-oProxyCommand=x", "192.0.2.2", good},
+		{"an address of two lines", "hf1.x", "192.0.2.2\nLocalCommand x", good},
+		{"an address with a quote", "hf1.x", `192.0.2.2"`, good},
+	} {
+		folder := t.TempDir()
+		p := Program{Gateway: Gateway{Name: "gw1", Port: 2222, HostKeys: []string{c.hostKey}, Token: c.token}, Address: c.address, Key: newKey(t)}
+		if err := p.write(folder); err == nil {
+			t.Errorf("%s is used", c.why)
+		}
+		if entries, _ := os.ReadDir(folder); len(entries) != 0 {
+			t.Errorf("%s: %v was written", c.why, entries)
+		}
+	}
+
+	// Of host keys only the keys count, not what stands around them.
+	folder := t.TempDir()
+	p := Program{Gateway: Gateway{Name: "gw1", Port: 2222, HostKeys: []string{good + " x\n@cert-authority * " + newKey(t).Public()}, Token: "hf1.x"}, Address: "gw1.company.com", Key: newKey(t)}
+	if err := p.write(folder); err != nil {
+		t.Fatal(err)
+	}
+	known, err := os.ReadFile(filepath.Join(folder, "known_hosts"))
+	if err != nil || string(known) != "holdfast-gateway "+good+"\n" {
+		t.Errorf("%v: %s", err, known)
+	}
+}

@@ -97,13 +97,17 @@ func (p *Program) write(folder string) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := p.Gateway.pinned(); err != nil {
+	keys, err := p.Gateway.keys()
+	if err != nil {
+		return err
+	}
+	if err := p.plain(); err != nil {
 		return err
 	}
 	alias := "holdfast-gateway"
 	var known strings.Builder
-	for _, key := range p.Gateway.HostKeys {
-		fmt.Fprintf(&known, "%s %s\n", alias, key)
+	for _, key := range keys {
+		fmt.Fprintf(&known, "%s %s", alias, ssh.MarshalAuthorizedKey(key))
 	}
 	agent := ""
 	if p.ForwardAgent {
@@ -140,6 +144,23 @@ Host *
 	}
 	return nil
 }
+
+// maxWord bounds what a broker says of a gateway that becomes a word of ssh's configuration, in bytes.
+const maxWord = 4096
+
+// plain says what of a broker's answer is no single word. In a line of ssh's configuration more than one would be settings, and some of those run programs.
+func (p *Program) plain() error {
+	for _, word := range []struct{ what, text, may string }{
+		{"session token", p.Gateway.Token, letters + "-_."}, {"address of the gateway", p.Address, letters + "-_.:%"},
+	} {
+		if word.text == "" || len(word.text) > maxWord || word.text[0] == '-' || strings.Trim(word.text, word.may) != "" {
+			return fmt.Errorf("the broker's answer cannot be used: its %s is %.60q", word.what, word.text)
+		}
+	}
+	return nil
+}
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // Remote is a connection to a broker on another machine, over the user's own ssh, so that whatever ssh can do to log in and to know a host is done. Where is
 // [USER@]HOST, and port may be empty.
