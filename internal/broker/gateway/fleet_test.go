@@ -349,15 +349,20 @@ func TestFleetCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-		return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+		searched := strings.Contains(block, "search-primary") || strings.Contains(block, "search-minion")
+		if searched != strings.Contains(said.String(), notCollected) {
+			t.Errorf("%s: that records are not collected is said: %v", block, !searched)
+		}
+		return slices.DeleteFunc(lines, func(line string) bool { return line == "" || strings.Contains(line, notCollected) })
 	}
 	hopeless := strings.Replace(managing("  readers: [any]\n"), "central-management", "central-management, search-primary", 1)
 	member := "  members: [{key: gw2, fingerprint: '" + someFingerprint + "'}]\n"
 	for block, want := range map[string]string{
 		managing("  readers: [any]\n"): "",
 		managing(""):                   "no broker may ask this central manager",
-		hopeless:                       "no gateway of this fleet could ever take a session",
-		hopeless + member:              "", // it may be one that takes sessions
+		strings.Replace(managed(reports), "managed-host", "managed-host, search-minion", 1): "",
+		hopeless:          "no gateway of this fleet could ever take a session",
+		hopeless + member: "", // it may be one that takes sessions
 		strings.Replace(managed(reports), "managed-host", "managed-host, search-primary", 1): "this gateway takes no sessions: it is the search-primary",
 	} {
 		if got := warned(block); want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {

@@ -194,8 +194,14 @@ func warnFleet(c config, logger *slog.Logger) {
 	}
 }
 
+// notCollected is what the roles of search-primary and search-minion do not mean yet.
+const notCollected = "a search-primary does not collect the records of others yet: each gateway keeps its own, and they are searched there"
+
 // warnings are what is lawful and hardly meant.
 func (f *fleetConfig) warnings(name, remembered string) (warnings []string) {
+	if f.roles.Has(fleet.SearchMinion) || f.roles.Has(fleet.SearchPrimary) {
+		warnings = append(warnings, notCollected)
+	}
 	if !f.roles.Has(fleet.CentralManagement) {
 		if why := f.roles.Refuses(); why != "" {
 			warnings = append(warnings, "this gateway takes no sessions: "+why)
